@@ -1,0 +1,121 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Code identifies a diagnosis for ever; a retired code is never used again.
+type Code string
+
+// Entry declares one diagnosis. The catalogue page, `vipwalk explain` and the
+// tests that every code has a page, an incident and a healthy twin all go by
+// this table.
+type Entry struct {
+	Code     Code
+	Name     string   // UpperCamelCase, as fixed in the catalogue
+	Severity Severity // the usual one; a finding may be milder or graver
+	Title    string   // one line for lists, lower case, no stop
+}
+
+// Layer is the layer that a code belongs to, by its first digit; 0 for none.
+func (c Code) Layer() Layer {
+	if len(c) == 6 && c[3] >= '1' && c[3] <= '4' {
+		return Layer(c[3] - '0')
+	}
+	return 0
+}
+
+// Docs is the path of the code's page in the repository.
+func (c Code) Docs() string { return fmt.Sprintf("docs/codes/%s.md", string(c)) }
+
+const (
+	ServiceNotFound         Code = "VIP101"
+	SelectorMatchesNoPod    Code = "VIP102"
+	WorkloadScaledToZero    Code = "VIP103"
+	NoSelectorNoEndpoints   Code = "VIP106"
+	TargetPortNameUnknown   Code = "VIP107"
+	HeadlessHasNoVIP        Code = "VIP110"
+	ExternalNameHasNoVIP    Code = "VIP111"
+	ClusterIPMissing        Code = "VIP112"
+	LoadBalancerPending     Code = "VIP116"
+	NoLocalEndpointExternal Code = "VIP119"
+	NoLocalEndpointInternal Code = "VIP120"
+	PortNotExposed          Code = "VIP122"
+
+	NoEndpointSlice       Code = "VIP201"
+	NoReadyEndpoint       Code = "VIP202"
+	SomeEndpointsNotReady Code = "VIP203"
+	StaleEndpoint         Code = "VIP204"
+	ReadyPodMissing       Code = "VIP205"
+	SlicePortMismatch     Code = "VIP206"
+
+	VIPNotProgrammed  Code = "VIP301"
+	StaleBackend      Code = "VIP302"
+	BackendMissing    Code = "VIP303"
+	RejectedAsEmpty   Code = "VIP304"
+	WrongBackendPort  Code = "VIP305"
+	HookMissing       Code = "VIP307"
+	MasqueradeMissing Code = "VIP309"
+	DroppedAfterDNAT  Code = "VIP310"
+	ForwardingOff     Code = "VIP321"
+	ProxyNotRunning   Code = "VIP330"
+	ProxyModeDiffers  Code = "VIP335"
+
+	IngressBlocked         Code = "VIP401"
+	EgressBlocked          Code = "VIP402"
+	PolicyNamesServicePort Code = "VIP404"
+	PeerNearlyMatches      Code = "VIP406"
+	SomeBackendsBlocked    Code = "VIP410"
+)
+
+// Catalogue lists every code that this release can raise, in order.
+var Catalogue = []Entry{
+	{ServiceNotFound, "ServiceNotFound", Error, "no such Service, or no Service owns the address"},
+	{SelectorMatchesNoPod, "SelectorMatchesNoPod", Error, "the selector matches no pod in the namespace"},
+	{WorkloadScaledToZero, "WorkloadScaledToZero", Error, "the workload behind the Service runs no pod"},
+	{NoSelectorNoEndpoints, "NoSelectorNoEndpoints", Error, "no selector, and nobody made endpoints by hand"},
+	{TargetPortNameUnknown, "TargetPortNameUnknown", Error, "targetPort is a name that the selected pods do not declare"},
+	{HeadlessHasNoVIP, "HeadlessHasNoVIP", Info, "a headless Service has no virtual IP"},
+	{ExternalNameHasNoVIP, "ExternalNameHasNoVIP", Info, "an ExternalName Service has no virtual IP"},
+	{ClusterIPMissing, "ClusterIPMissing", Error, "a Service that needs a virtual IP has none"},
+	{LoadBalancerPending, "LoadBalancerPending", Error, "the load balancer has no address yet"},
+	{NoLocalEndpointExternal, "NoLocalEndpointExternal", Warning, "externalTrafficPolicy Local, and nodes without a ready endpoint"},
+	{NoLocalEndpointInternal, "NoLocalEndpointInternal", Error, "internalTrafficPolicy Local, and no ready endpoint on the client's node"},
+	{PortNotExposed, "PortNotExposed", Error, "the port asked about is none of the Service's"},
+
+	{NoEndpointSlice, "NoEndpointSlice", Error, "ready pods are selected, but there is no EndpointSlice"},
+	{NoReadyEndpoint, "NoReadyEndpoint", Error, "endpoints exist, and none is ready"},
+	{SomeEndpointsNotReady, "SomeEndpointsNotReady", Warning, "some endpoints are not ready"},
+	{StaleEndpoint, "StaleEndpoint", Error, "an EndpointSlice names an address that no living pod has"},
+	{ReadyPodMissing, "ReadyPodMissing", Error, "a ready selected pod is in no EndpointSlice"},
+	{SlicePortMismatch, "SlicePortMismatch", Error, "the EndpointSlice's port is not what targetPort resolves to"},
+
+	{VIPNotProgrammed, "VIPNotProgrammed", Error, "the packet passes the node's rules untouched: nothing there knows the VIP"},
+	{StaleBackend, "StaleBackend", Error, "the node sends to an address that is no endpoint any more"},
+	{BackendMissing, "BackendMissing", Error, "the node sends nothing to a usable endpoint"},
+	{RejectedAsEmpty, "RejectedAsEmpty", Error, "the node refuses the Service as one without endpoints"},
+	{WrongBackendPort, "WrongBackendPort", Error, "the node sends to the right pod on the wrong port"},
+	{HookMissing, "HookMissing", Error, "kube-proxy's chains are there, but no hook jumps to them"},
+	{MasqueradeMissing, "MasqueradeMissing", Error, "the packet needs its source rewritten, and the node does not do it"},
+	{DroppedAfterDNAT, "DroppedAfterDNAT", Error, "a rule drops the packet after kube-proxy rewrote it rightly"},
+	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
+	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
+	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
+
+	{IngressBlocked, "IngressBlocked", Error, "a NetworkPolicy isolates the backend, and no rule admits the client"},
+	{EgressBlocked, "EgressBlocked", Error, "a NetworkPolicy isolates the client, and no rule lets it out to the backend"},
+	{PolicyNamesServicePort, "PolicyNamesServicePort", Error, "a policy names the Service's port where policies see the pod's"},
+	{PeerNearlyMatches, "PeerNearlyMatches", Error, "a policy's peer misses the client by a near miss"},
+	{SomeBackendsBlocked, "SomeBackendsBlocked", Error, "policy lets the client reach some of the backends, not all"},
+}
+
+// Lookup finds a catalogue entry by its code or name, in any case.
+func Lookup(s string) (Entry, bool) {
+	for _, e := range Catalogue {
+		if strings.EqualFold(string(e.Code), s) || strings.EqualFold(e.Name, s) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}

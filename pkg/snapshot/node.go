@@ -1,0 +1,82 @@
+package snapshot
+
+import "time"
+
+// TextKind says what a text of a node's state is. The values are the names of
+// the files in a bundle, without the ending.
+type TextKind string
+
+const (
+	IptablesSave        TextKind = "iptables-save"         // IPv4, whichever backend, or not known which
+	Ip6tablesSave       TextKind = "ip6tables-save"        // IPv6
+	IptablesLegacySave  TextKind = "iptables-legacy-save"  // IPv4, known to be the legacy backend beside another
+	Ip6tablesLegacySave TextKind = "ip6tables-legacy-save" // IPv6, the same
+	IPAddr              TextKind = "ip-addr"               // ip addr
+	IPRoute             TextKind = "ip-route"              // ip route show table all, or ip route
+	Sysctl              TextKind = "sysctl"                // sysctl -a, or the part that matters: name = value
+	ProcModules         TextKind = "proc-modules"          // /proc/modules
+	TableNames          TextKind = "ip-tables-names"       // /proc/net/ip_tables_names: legacy tables that exist
+	TableNames6         TextKind = "ip6-tables-names"      // /proc/net/ip6_tables_names
+	ProxyProcess        TextKind = "proxy-process"         // processes that may be the service proxy: "PID STATE NAME" a line
+	ProxyMode           TextKind = "proxy-mode"            // what kube-proxy's /proxyMode answers
+	ProxyHealthz        TextKind = "proxy-healthz"         // what kube-proxy's /healthz answers, status line first
+	Hostname            TextKind = "hostname"
+	Uname               TextKind = "uname" // uname -a
+)
+
+// TextKinds are all kinds, in the order in which a bundle lists them.
+var TextKinds = []TextKind{
+	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, IPAddr, IPRoute, Sysctl,
+	ProcModules, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
+}
+
+// Text is the output of one ordinary tool on a node, kept as it was printed,
+// so that a diagnosis can quote it by line.
+type Text struct {
+	Kind TextKind `json:"kind"`
+	// Ref is where it came from, for quotes: a file's path, or the command.
+	Ref string `json:"ref,omitempty"`
+	// Status is Done where Content holds it (perhaps empty), Failed where it
+	// was tried and Why says what came back.
+	Status  ReadStatus `json:"status"`
+	Why     string     `json:"why,omitempty"`
+	Supply  string     `json:"supply,omitempty"`
+	Content string     `json:"-"`
+}
+
+// NodeState is what was read on one node.
+type NodeState struct {
+	// Name is the Node object's name; "" where a file did not say.
+	Name string
+	// At is when it was read; zero where a file did not say.
+	At time.Time
+	// Via is the kind of Input: local, node-state, exec.
+	Via   string
+	Texts []Text
+}
+
+// Text returns the first text of that kind; Status NotRead where there is
+// none. A node may have several texts of one kind (two pasted fragments):
+// see All.
+func (n *NodeState) Text(k TextKind) Text {
+	for _, t := range n.Texts {
+		if t.Kind == k {
+			return t
+		}
+	}
+	return Text{Kind: k}
+}
+
+// All returns every text of one of the kinds, in the order in which they
+// were read.
+func (n *NodeState) All(kinds ...TextKind) []Text {
+	var out []Text
+	for _, t := range n.Texts {
+		for _, k := range kinds {
+			if t.Kind == k {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
