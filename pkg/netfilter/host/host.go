@@ -1,0 +1,153 @@
+// Package host reads what `ip addr`, `ip route` and sysctl print, and answers
+// the three questions that a packet walk asks of a node besides its rules:
+// whether an address is the node's own, by which interface it sends, and
+// whether it forwards.
+package host
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// Host is a node's addresses, routes and forwarding switches, as far as they
+// were read. The zero value knows nothing. It implements netfilter.Host.
+type Host struct {
+	addresses     map[netip.Addr]string // address -> interface
+	addressesRead bool
+	routes        []Route
+	routesRead    bool
+	sysctls       map[string]string
+	// Fallback answers for an address when the node's own were not read; nil
+	// means that nothing is known.
+	Fallback func(netip.Addr) netfilter.Tri
+}
+
+// Route is one line of `ip route`.
+type Route struct {
+	// Type is unicast, local, broadcast, multicast, blackhole, unreachable,
+	// prohibit or throw.
+	Type   string
+	Prefix netip.Prefix
+	Via    netip.Addr
+	Dev    string
+	Table  string // "main" where the line does not say
+	Metric int
+	Text   string
+}
+
+var _ netfilter.Host = (*Host)(nil)
+
+// AddressesRead says whether the node's own addresses are known.
+func (h *Host) AddressesRead() bool { return h.addressesRead }
+
+// Addresses lists the node's own, sorted.
+func (h *Host) Addresses() []netip.Addr {
+	out := make([]netip.Addr, 0, len(h.addresses))
+	for a := range h.addresses {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// AddAddress records one of the node's own addresses, and that they are known.
+func (h *Host) AddAddress(a netip.Addr, iface string) {
+	if h.addresses == nil {
+		h.addresses = map[netip.Addr]string{}
+	}
+	h.addresses[a.Unmap()] = iface
+	h.addressesRead = true
+}
+
+// Local implements netfilter.Host. The local routing table counts too: an
+// address may be the node's own by a route alone.
+func (h *Host) Local(a netip.Addr) netfilter.Tri {
+	a = a.Unmap()
+	if a.IsLoopback() {
+		return netfilter.True
+	}
+	if _, ok := h.addresses[a]; ok {
+		return netfilter.True
+	}
+	for _, r := range h.routes {
+		if r.Type == "local" && r.Prefix.Contains(a) {
+			return netfilter.True
+		}
+	}
+	if h.addressesRead {
+		return netfilter.False
+	}
+	if h.Fallback != nil {
+		return h.Fallback(a)
+	}
+	return netfilter.Unknown
+}
+
+// Route implements netfilter.Host: the device of the longest matching prefix
+// of the main table, "" where the routes were not read or none matches. Policy
+// routing by rules is not looked at.
+func (h *Host) Route(a netip.Addr) string {
+	if r, ok := h.Lookup(a); ok {
+		return r.Dev
+	}
+	return ""
+}
+
+// Lookup finds the main table's route to the address.
+func (h *Host) Lookup(a netip.Addr) (Route, bool) {
+	a = a.Unmap()
+	best, found := Route{}, false
+	for _, r := range h.routes {
+		if r.Table != "main" || !r.Prefix.Contains(a) {
+			continue
+		}
+		if !found || r.Prefix.Bits() > best.Prefix.Bits() ||
+			(r.Prefix.Bits() == best.Prefix.Bits() && r.Metric < best.Metric) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// RoutesRead says whether the routes are known.
+func (h *Host) RoutesRead() bool { return h.routesRead }
+
+// Forwarding implements netfilter.Host by net.ipv4.ip_forward, or
+// net.ipv6.conf.all.forwarding.
+func (h *Host) Forwarding(v6 bool) netfilter.Tri {
+	v, ok := h.Sysctl(ForwardingSysctl(v6))
+	if !ok {
+		return netfilter.Unknown
+	}
+	return netfilter.Of(v != "0")
+}
+
+// ForwardingSysctl is the name of the switch for a family.
+func ForwardingSysctl(v6 bool) string {
+	if v6 {
+		return "net.ipv6.conf.all.forwarding"
+	}
+	return "net.ipv4.ip_forward"
+}
+
+// Sysctl returns the value of a setting by its dotted name, if it was read.
+func (h *Host) Sysctl(name string) (string, bool) {
+	v, ok := h.sysctls[name]
+	return v, ok
+}
+
+// ParseSysctl reads lines "name = value" as `sysctl -a` prints them; anything
+// else is passed over.
+func (h *Host) ParseSysctl(text string) {
+	if h.sysctls == nil {
+		h.sysctls = map[string]string{}
+	}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, "="); ok {
+			h.sysctls[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+}
