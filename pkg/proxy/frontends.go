@@ -90,10 +90,6 @@ func clusterIP(svc *corev1.Service, v6 bool) (netip.Addr, bool) {
 }
 
 func parseFamily(s string, v6 bool) (netip.Addr, bool) {
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	ip = ip.Unmap()
-	return ip, ip.Is6() == v6
+	ip, ok := ParseAddr(s)
+	return ip, ok && ip.Is6() == v6
 }

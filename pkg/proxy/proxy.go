@@ -41,11 +41,27 @@ type Frontend struct {
 type Node struct {
 	Name string
 	// Zone is the label topology.kubernetes.io/zone, "" where there is none.
-	Zone      string
-	Addresses []netip.Addr
+	Zone string
+	// ZoneUnknown: the Node object was not read; Zone says nothing then.
+	ZoneUnknown bool
+	Addresses   []netip.Addr
 	// PodCIDRs of the node; empty where not known.
 	PodCIDRs []netip.Prefix
+	// DetectLocal says whether kube-proxy can tell pods from others
+	// (detectLocalMode, and the clusterCIDR that its default mode needs).
+	DetectLocal Setting
+	// MasqueradeAll is kube-proxy's setting of that name.
+	MasqueradeAll Setting
 }
+
+// Setting is one of kube-proxy's switches, as far as it is known.
+type Setting string
+
+const (
+	SettingUnknown Setting = ""
+	SettingOn      Setting = "on"
+	SettingOff     Setting = "off"
+)
 
 // ClientKind is what kube-proxy can tell of who is calling.
 type ClientKind string
@@ -106,6 +122,9 @@ type Expectation struct {
 	// words for a report: "no ready endpoint", "internalTrafficPolicy Local and
 	// none on worker-2", "topology hints for zone a".
 	Why string
+	// Unsure says what was not known though the expectation hangs on it, in
+	// words for a report; empty where it is certain.
+	Unsure string
 }
 
 // Masquerade is whether kube-proxy rewrites the source.
