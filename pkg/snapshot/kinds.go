@@ -248,7 +248,7 @@ func (s *Snapshot) MergeInto(to *Snapshot) {
 		}
 		to.Nodes = append(to.Nodes, n)
 	}
-	slices.SortStableFunc(to.Nodes, func(a, b *NodeState) int { return cmp.Compare(a.Name, b.Name) })
+	to.Nodes = sortedNodes(to.Nodes)
 	if s.TakenAt.After(to.TakenAt) {
 		to.TakenAt = s.TakenAt
 	}

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,16 +149,17 @@ func condition(in *metav1.Condition) metav1.Condition {
 	}
 }
 
-// utc makes a time print the same wherever the bundle is read.
+// utc makes a time print the same wherever the bundle is read, and gives it
+// the precision that it has when it is written: whole seconds.
 func utc(t metav1.Time) metav1.Time {
 	if t.IsZero() {
 		return metav1.Time{}
 	}
-	return metav1.Time{Time: t.UTC()}
+	return metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }
 
 func utcPtr(t *metav1.Time) *metav1.Time {
-	if t == nil {
+	if t.IsZero() {
 		return nil
 	}
 	u := utc(*t)

@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -73,5 +75,5 @@ func utcMicro(t metav1.MicroTime) metav1.MicroTime {
 	if t.IsZero() {
 		return metav1.MicroTime{}
 	}
-	return metav1.MicroTime{Time: t.UTC()}
+	return metav1.MicroTime{Time: t.UTC().Truncate(time.Microsecond)}
 }

@@ -48,7 +48,11 @@ func plant(v reflect.Value, path string, depth int) {
 		v.SetMapIndex(key, val)
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[intstr.IntOrString]() {
-			v.Set(reflect.ValueOf(intstr.FromString(marker + ":" + path)))
+			v.Set(reflect.ValueOf(intstr.FromString(marker + ":" + path + ".StrVal")))
+			return
+		}
+		if v.Type() == reflect.TypeFor[metav1.FieldsV1]() { // must stay JSON
+			v.Set(reflect.ValueOf(metav1.FieldsV1{Raw: []byte(`{"f:` + marker + `":{}}`)}))
 			return
 		}
 		for i := range v.NumField() {
