@@ -26,6 +26,11 @@ type Options struct {
 	Ignore []Ignore
 	// Version of the program, for the report.
 	Version string
+
+	// resynced names the nodes whose rules are taken to be what kube-proxy would
+	// write anew for the objects, instead of what was read; only the simulation
+	// of a fix sets it (see simulate.go).
+	resynced map[string]bool
 }
 
 // Ignore names diagnoses to suppress.

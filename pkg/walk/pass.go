@@ -27,6 +27,7 @@ type Pass struct {
 	running  *Check
 	findings []*finding
 	missing  map[diagnosis.Layer][]diagnosis.Missing
+	notes    map[diagnosis.Layer][]diagnosis.Missing
 	paths    []diagnosis.Path
 	node     nodeLayer
 	policy   policyLayer
@@ -67,6 +68,15 @@ type finding struct {
 	Finding
 	code diagnosis.Code
 	by   *Check
+}
+
+// severity is the finding's own, or else the catalogue's.
+func (f *finding) severity() diagnosis.Severity {
+	if f.Severity != "" {
+		return f.Severity
+	}
+	e, _ := diagnosis.Lookup(string(f.code))
+	return e.Severity
 }
 
 // Report records a diagnosis under the running check's code.
@@ -138,6 +148,15 @@ func (p *Pass) Missing(l diagnosis.Layer, m diagnosis.Missing) {
 		p.missing = map[diagnosis.Layer][]diagnosis.Missing{}
 	}
 	p.missing[l] = append(p.missing[l], m)
+}
+
+// Note records something that was not examined and that the layer's status does
+// not claim to cover; it is listed with what is missing, and changes no status.
+func (p *Pass) Note(l diagnosis.Layer, m diagnosis.Missing) {
+	if p.notes == nil {
+		p.notes = map[diagnosis.Layer][]diagnosis.Missing{}
+	}
+	p.notes[l] = append(p.notes[l], m)
 }
 
 func (p *Pass) namespaceFlag(r snapshot.Resource) string {

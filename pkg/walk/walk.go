@@ -132,6 +132,7 @@ func (p *Pass) layerResults(ds []diagnosis.Diagnosis) []diagnosis.LayerResult {
 			res.Missing = missing
 			res.Status = diagnosis.Worse(res.Status, diagnosis.Unknown)
 		}
+		res.Missing = append(res.Missing, p.notes[l.number]...)
 		out = append(out, res)
 	}
 	return out
@@ -186,12 +187,9 @@ func (p *Pass) diagnoses() []diagnosis.Diagnosis {
 func (p *Pass) diagnosis(f *finding) diagnosis.Diagnosis {
 	e, _ := diagnosis.Lookup(string(f.code))
 	d := diagnosis.Diagnosis{
-		Code: f.code, Name: e.Name, Severity: f.Severity, Layer: f.code.Layer(),
+		Code: f.code, Name: e.Name, Severity: f.severity(), Layer: f.code.Layer(),
 		Subject: f.Subject, Title: f.Title, Expected: f.Expected, Found: f.Found,
 		Evidence: f.Evidence, Fixes: []diagnosis.Fix{}, Docs: f.code.Docs(),
-	}
-	if d.Severity == "" {
-		d.Severity = e.Severity
 	}
 	if d.Title == "" {
 		d.Title = e.Title

@@ -53,6 +53,9 @@ func (h *Host) Addresses() []netip.Addr {
 	return out
 }
 
+// Interface is the one that has the address, "" where it isn't the node's.
+func (h *Host) Interface(a netip.Addr) string { return h.addresses[a.Unmap()] }
+
 // AddAddress records one of the node's own addresses, and that they are known.
 func (h *Host) AddAddress(a netip.Addr, iface string) {
 	if h.addresses == nil {
