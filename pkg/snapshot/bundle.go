@@ -131,7 +131,32 @@ func indented(v any) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return unescapeReplacement(b.Bytes()), nil
+}
+
+// unescapeReplacement writes U+FFFD as it is. encoding/json escapes it where
+// it stands for bytes that are no UTF-8, and not where it was read as such, so
+// that writing, reading and writing again would give other bytes.
+func unescapeReplacement(j []byte) []byte {
+	escape := []byte(`\ufffd`)
+	if !bytes.Contains(j, escape) {
+		return j
+	}
+	out := make([]byte, 0, len(j))
+	for i := 0; i < len(j); {
+		switch {
+		case j[i] != '\\':
+			out = append(out, j[i])
+			i++
+		case bytes.HasPrefix(j[i:], escape):
+			out = append(out, "\uFFFD"...)
+			i += len(escape)
+		default: // another escape, of which a backslash may be the second byte
+			out = append(out, j[i:min(i+2, len(j))]...)
+			i += 2
+		}
+	}
+	return out
 }
 
 // layOutNode adds a node's texts to files and describes them. dirs are the

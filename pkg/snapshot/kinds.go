@@ -141,7 +141,7 @@ func (s slotOf[T, P]) encode(o *Objects) ([]json.RawMessage, error) {
 	for i := range list {
 		v := list[i]
 		P(&v).GetObjectKind().SetGroupVersionKind(s.gvk())
-		b, err := json.Marshal(&v)
+		b, err := indented(&v)
 		if err != nil {
 			return nil, err
 		}
