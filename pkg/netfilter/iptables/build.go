@@ -1,0 +1,126 @@
+package iptables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// ruleset makes the tables of what was indexed.
+func (x *indexer) ruleset() *netfilter.Ruleset {
+	tables := make([]*netfilter.Table, 0, len(x.tables))
+	contents := []netfilter.Contents{}
+	whole := x.opt.Whole && !slices.ContainsFunc(x.tables, func(t *tableIndex) bool { return !t.committed })
+	for _, t := range x.tables {
+		x.identify(t)
+		x.checkTwice(t)
+		tables = append(tables, x.build(t))
+		contents = append(contents, netfilter.Contents{Family: t.Family, Whole: whole, LegacyPresent: x.legacy})
+	}
+	return netfilter.New(contents, tables...)
+}
+
+// identify settles a table's family and backend.
+func (x *indexer) identify(t *tableIndex) {
+	if x.opt.Backend != netfilter.AnyBackend {
+		t.Backend = x.opt.Backend
+	}
+	if x.legacy && t.Backend == netfilter.AnyBackend {
+		t.Backend = netfilter.NFT // only its tools warn of the legacy ones
+	}
+	switch {
+	case x.opt.Family != 0:
+		t.Family = x.opt.Family
+	case t.Family != 0:
+	default:
+		t.Family = x.guessFamily(t)
+	}
+}
+
+// guessFamily looks at the table's own rules, then at the whole text's.
+func (x *indexer) guessFamily(t *tableIndex) netfilter.Family {
+	if f := familyOfRules(x.text[t.from:t.to]); f != 0 {
+		return f
+	}
+	if f := familyOfRules(x.text); f != 0 {
+		return f
+	}
+	x.problems = append(x.problems, Problem{FamilyGuessed, t.Line, 1, "*" + t.Name, fmt.Sprintf("nothing tells whether table %s is of IPv4 or IPv6; taken as IPv4", t.Name)})
+	return netfilter.IPv4
+}
+
+func (x *indexer) checkTwice(t *tableIndex) {
+	for _, u := range x.tables {
+		if u == t {
+			return
+		}
+		if u.Name == t.Name && u.Family == t.Family && u.Backend == t.Backend {
+			x.problems = append(x.problems, Problem{Duplicate, t.Line, 1, "*" + t.Name, fmt.Sprintf("table %s of %s is here twice (first on line %d)", t.Name, t.Family, u.Line)})
+			return
+		}
+	}
+}
+
+// build makes a table's chains. Their rules stay text.
+func (x *indexer) build(t *tableIndex) *netfilter.Table {
+	t.bodies = make([]body, len(t.chains))
+	defs := make([]netfilter.ChainDef, len(t.chains))
+	for i := range t.chains {
+		c := &t.chains[i]
+		b := &t.bodies[i]
+		b.source, b.chain = x, c
+		defs[i] = netfilter.ChainDef{
+			Name: c.name, Declared: c.declared, Line: c.line, Body: b,
+			Base: hooked(t.Name, c.name), Cut: x.cut(t, int32(i)),
+		}
+		if defs[i].Base != nil {
+			defs[i].Policy = c.policy
+		}
+	}
+	return netfilter.NewTable(t.TableInfo, defs, t.byName)
+}
+
+// cut says why rules of a chain may be missing. iptables-save writes all
+// declarations first, then chain by chain: in a table that breaks off, the
+// chain that was being written and those not yet begun may have more rules.
+func (x *indexer) cut(t *tableIndex, i int32) string {
+	c := &t.chains[i]
+	switch {
+	case !c.declared:
+		if c.len() > 0 {
+			x.problems = append(x.problems, Problem{
+				Undeclared, int(x.rules[c.first.from].line), 1, x.lineAt(int(x.rules[c.first.from].offset)),
+				fmt.Sprintf("chain %s of table %s is not declared, so the text is not whole: it may have more rules", c.name, t.Name),
+			})
+		}
+		return "the chain is not declared in the input, so rules of it may be missing"
+	case !t.committed && (i == t.last || c.len() == 0):
+		return fmt.Sprintf("the input breaks off on line %d, before COMMIT: rules of this chain may be missing", t.CutAt)
+	}
+	return ""
+}
+
+// brokenLine says whether the rule that starts at offset is the last line of
+// a text that breaks off, and so may itself be broken.
+func (x *indexer) brokenLine(offset uint32) bool {
+	if n := len(x.tables); n == 0 || x.tables[n-1].committed {
+		return false
+	}
+	return strings.IndexByte(x.text[offset:], '\n') < 0
+}
+
+// parseAll parses every rule, to know all problems.
+func (x *indexer) parseAll() {
+	for _, t := range x.tables {
+		for i := range t.bodies {
+			b := &t.bodies[i]
+			for j := range b.Len() {
+				if r, p := x.parseRule(b.place(j)); r.Problem != "" {
+					x.problems = append(x.problems, p)
+				}
+			}
+		}
+	}
+}

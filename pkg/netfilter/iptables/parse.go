@@ -1,0 +1,75 @@
+// Package iptables reads the text of iptables-save and ip6tables-save, of the
+// legacy and of the nft backend, into a netfilter.Ruleset.
+//
+// Reading indexes the text in one pass: which chain has which lines. A rule is
+// parsed when a walk comes to it, so that walking one Service out of hundreds
+// of thousands of rules costs about as much as a grep.
+package iptables
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// Options say what the text itself may not.
+type Options struct {
+	// Source names the text: the Source of every Step.
+	Source string
+	// Family is that of the rules; 0 takes it from the text's header or its
+	// addresses, and IPv4 where neither tells (a Problem says so).
+	Family netfilter.Family
+	// Backend overrides what the header says.
+	Backend netfilter.Backend
+	// Table is the table of lines ahead of the first "*table" line, for an
+	// excerpt without one; "" makes such lines Problems.
+	Table string
+	// Whole: the text is all that iptables-save has to say of the family, so
+	// that a table it lacks does not exist. Not to be set for the output of
+	// iptables-save -t nat.
+	Whole bool
+	// Strict parses every rule now, so that the Problems are all there are.
+	// Otherwise a rule that isn't understood comes to light when it is walked,
+	// as one that can't be decided.
+	Strict bool
+}
+
+// Parse reads iptables-save text. The Ruleset can be merged with others
+// (netfilter.Merge) and is safe for concurrent use.
+//
+// What can't be understood is a Problem and stays as something that can't be
+// decided; so does what may be missing from a table without its COMMIT (see
+// Ruleset.Partial). The error is one of ErrEmpty, ErrNoTable, ErrBinary and
+// ErrTooLarge.
+func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, nil, fmt.Errorf("read %s: %w", named(opt.Source), ErrEmpty)
+	case uint64(len(text)) > math.MaxUint32:
+		return nil, nil, fmt.Errorf("read %s: %w", named(opt.Source), ErrTooLarge)
+	}
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		line := strings.Count(text[:i], "\n") + 1
+		col := i - strings.LastIndexByte(text[:i], '\n')
+		return nil, nil, fmt.Errorf("read %s: line %d, column %d: a zero byte: %w", named(opt.Source), line, col, ErrBinary)
+	}
+	x := newIndexer(text, opt)
+	x.index()
+	if len(x.tables) == 0 {
+		return nil, x.problems, fmt.Errorf("read %s: %w", named(opt.Source), ErrNoTable)
+	}
+	rs := x.ruleset()
+	if opt.Strict {
+		x.parseAll()
+	}
+	return rs, x.problems, nil
+}
+
+func named(source string) string {
+	if source == "" {
+		return "iptables-save text"
+	}
+	return source
+}

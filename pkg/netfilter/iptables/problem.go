@@ -1,0 +1,54 @@
+package iptables
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of a text that no ruleset can be made of.
+var (
+	// ErrEmpty: there is nothing in the text. The node may have no rules, or
+	// nothing was read; the text doesn't tell.
+	ErrEmpty = errors.New("the input is empty")
+	// ErrNoTable: not one line opens a table ("*nat").
+	ErrNoTable = errors.New("no table in the input: expected iptables-save output with lines such as *nat")
+	// ErrBinary: the text holds bytes that no iptables-save writes.
+	ErrBinary = errors.New("binary input")
+	// ErrTooLarge: the text is larger than the 4 GiB that Parse can index.
+	ErrTooLarge = errors.New("the input is larger than 4 GiB")
+)
+
+// ProblemKind says what a Problem is about.
+type ProblemKind string
+
+const (
+	// UnknownLine: a line that is no part of iptables-save output.
+	UnknownLine ProblemKind = "unknown-line"
+	// UnknownRule: a rule of which a part is not understood. It stays in its
+	// chain as one that may or may not match.
+	UnknownRule ProblemKind = "unknown-rule"
+	// Truncated: a table whose COMMIT is missing.
+	Truncated ProblemKind = "truncated"
+	// Undeclared: rules of a chain that the text doesn't declare, as is left
+	// when a text was filtered with grep. More rules of it may be missing.
+	Undeclared ProblemKind = "undeclared-chain"
+	// Duplicate: a table or chain that the text holds twice.
+	Duplicate ProblemKind = "duplicate"
+	// FamilyGuessed: nothing in the text tells IPv4 from IPv6.
+	FamilyGuessed ProblemKind = "family-guessed"
+	// LegacyPresent: iptables-nft-save warned of legacy tables beside its own.
+	LegacyPresent ProblemKind = "legacy-tables-present"
+)
+
+// Problem is something in the text that was not understood or is missing.
+type Problem struct {
+	Kind ProblemKind
+	// Line and Column count from 1; Column counts bytes.
+	Line, Column int
+	// Text is the line as it stands, Message what is wrong with it.
+	Text, Message string
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
+}

@@ -1,0 +1,237 @@
+package iptables
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// parseRule parses the rule at a place. A rule that isn't wholly understood
+// has a Problem, and may or may not match.
+func (x *indexer) parseRule(at place) (*netfilter.Rule, Problem) {
+	line := x.lineAt(int(at.offset))
+	text := afterCounters(line)
+	p := &ruleParser{rule: netfilter.Rule{Line: int(at.line), Text: text}, shift: x.column(int(at.offset)) - 1 + len(line) - len(text)}
+	p.parse()
+	if p.err == nil && x.brokenLine(at.offset) {
+		p.fail(0, "the input breaks off in this line")
+	}
+	if p.err == nil {
+		return &p.rule, Problem{}
+	}
+	p.rule.Problem = p.err.message
+	return &p.rule, Problem{UnknownRule, int(at.line), p.err.col + p.shift, line, p.err.message}
+}
+
+// fault is what is wrong in a rule, and where.
+type fault struct {
+	col     int
+	message string
+}
+
+// ruleParser reads the arguments of one rule.
+type ruleParser struct {
+	rule  netfilter.Rule
+	shift int // of columns: what stands before the rule on its line
+	args  []token
+	at    int
+	err   *fault
+
+	proto  *netfilter.Proto // from -p, not negated
+	match  []module         // in the order of -m
+	exprs  []netfilter.Expr
+	target target
+}
+
+// parse turns the rule's text into expressions. Whatever is wrong, the rule
+// keeps what was understood, plus a match that can't be decided.
+func (p *ruleParser) parse() {
+	var buf [48]token
+	args, err := lex(p.rule.Text, buf[:0])
+	p.args = args
+	if err != nil {
+		p.fail(1, err.Error())
+	}
+	p.at = 2 // after -A CHAIN
+	for p.at < len(p.args) {
+		p.argument()
+	}
+	var actions []netfilter.Expr // what a match does besides matching comes after all have matched
+	for i := range p.match {
+		for _, e := range p.match[i].finish() {
+			if e.Do != nil {
+				actions = append(actions, e)
+			} else {
+				p.exprs = append(p.exprs, e)
+			}
+		}
+	}
+	p.rule.Unconditional = len(p.exprs) == 0 && p.err == nil
+	actions = append(actions, p.target.finish(p)...)
+	if p.err != nil {
+		p.exprs = append(p.exprs, matching(netfilter.Undecidably{Because: p.err.message}))
+	}
+	p.rule.Exprs = append(p.exprs, actions...)
+	p.args = nil
+}
+
+func matching(m netfilter.Match) netfilter.Expr { return netfilter.Expr{Match: m} }
+
+func doing(a netfilter.Action) netfilter.Expr { return netfilter.Expr{Do: a} }
+
+// fail notes what is wrong; the first fault counts.
+func (p *ruleParser) fail(col int, message string) {
+	if p.err == nil {
+		p.err = &fault{max(col, 1), message}
+	}
+}
+
+func (p *ruleParser) failf(t token, format string, a ...any) {
+	p.fail(t.col, fmt.Sprintf(format, a...))
+}
+
+// option is one option with its negation, while its values are being read.
+type option struct {
+	token
+	not bool
+}
+
+// add puts a match in place, negated where the option is.
+func (o option) add(to *[]netfilter.Expr, m netfilter.Match) {
+	if o.not {
+		m = netfilter.Not{Match: m}
+	}
+	*to = append(*to, matching(m))
+}
+
+// value takes the option's next value. A "!" before it negates the option, as
+// old versions wrote it.
+func (p *ruleParser) value(o *option) (token, bool) {
+	if p.at < len(p.args) && p.args[p.at].text == "!" && !p.args[p.at].quoted {
+		o.not = !o.not
+		p.at++
+	}
+	if p.at >= len(p.args) {
+		p.failf(o.token, "option %s has no value", o.text)
+		return token{}, false
+	}
+	t := p.args[p.at]
+	p.at++
+	return t, true
+}
+
+// argument reads one option and its values.
+func (p *ruleParser) argument() {
+	var o option
+	for p.at < len(p.args) && p.args[p.at].text == "!" && !p.args[p.at].quoted {
+		o.not = !o.not
+		p.at++
+	}
+	if p.at >= len(p.args) {
+		p.fail(len(p.rule.Text), `the rule ends in "!"`)
+		return
+	}
+	o.token = p.args[p.at]
+	p.at++
+	if o.quoted || !strings.HasPrefix(o.text, "-") {
+		p.failf(o.token, "%q is not an option", o.text)
+		return
+	}
+	if name, value, ok := strings.Cut(o.text, "="); ok && strings.HasPrefix(name, "--") {
+		o.text = name // --dport=80
+		p.at--
+		p.args[p.at].text = value
+	}
+	if !p.common(&o) && !p.ofModule(&o) {
+		p.unknown(o)
+	}
+}
+
+// common reads the options that every rule may have.
+func (p *ruleParser) common(o *option) bool {
+	switch o.text {
+	case "-s", "--source", "--src":
+		p.address(o, netfilter.Src)
+	case "-d", "--destination", "--dst":
+		p.address(o, netfilter.Dst)
+	case "-i", "--in-interface":
+		p.iface(o, netfilter.Src)
+	case "-o", "--out-interface":
+		p.iface(o, netfilter.Dst)
+	case "-p", "--protocol", "--proto":
+		p.protocol(o)
+	case "-m", "--match":
+		if v, ok := p.value(o); ok {
+			p.match = append(p.match, newModule(v.text))
+		}
+	case "-j", "--jump", "-g", "--goto":
+		if v, ok := p.value(o); ok {
+			p.setTarget(v, o.text == "-g" || o.text == "--goto")
+		}
+	case "-f", "--fragment":
+		o.add(&p.exprs, netfilter.Never{}) // a first packet is no later fragment
+	case "-c", "--set-counters":
+		p.value(o)
+		p.value(o)
+	case "-4", "--ipv4", "-6", "--ipv6":
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *ruleParser) setTarget(v token, jump bool) {
+	if p.rule.Target != "" {
+		p.failf(v, "the rule has two targets, %s and %s", p.rule.Target, v.text)
+		return
+	}
+	p.rule.Target = v.text
+	p.target = target{name: v, isGoto: jump}
+}
+
+// ofModule gives the option to whom it belongs: what was named last comes
+// first, as iptables does it, then every other match, then the protocol.
+func (p *ruleParser) ofModule(o *option) bool {
+	if p.target.option(p, o) {
+		return true
+	}
+	for i := len(p.match) - 1; i >= 0; i-- {
+		if p.match[i].option(p, o) {
+			return true
+		}
+	}
+	if p.proto != nil {
+		if name := protoModule(p.proto.Number); name != "" {
+			m := newModule(name)
+			if m.option(p, o) {
+				p.match = append(p.match, m)
+				return true
+			}
+		}
+	}
+	// An option of a module that is not known to us: its values go with it.
+	if n := len(p.match); n > 0 && p.match[n-1].foreign {
+		p.skipValues()
+		return true
+	}
+	return false
+}
+
+// skipValues passes over what is no option.
+func (p *ruleParser) skipValues() {
+	for p.at < len(p.args) {
+		t := p.args[p.at]
+		if !t.quoted && (t.text == "!" || strings.HasPrefix(t.text, "-") && len(t.text) > 1 && !isDigit(t.text[1])) {
+			return
+		}
+		p.at++
+	}
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func (p *ruleParser) unknown(o option) {
+	p.skipValues()
+	p.failf(o.token, "option %s is not understood", o.text)
+}
