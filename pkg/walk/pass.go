@@ -58,6 +58,9 @@ type Proposal struct {
 	// Change applies the fix to a copy of the snapshot, with what controllers
 	// would do in consequence (see simulate.go).
 	Change func(*snapshot.Snapshot) error
+	// Assuming is what Change takes for granted, for the reader of a confirmed
+	// simulation: "the new pods become ready". Empty where nothing.
+	Assuming string
 	// NotSimulated says why this cannot be tried on paper: it changes a node,
 	// or hangs on what only the cluster can tell.
 	NotSimulated string
@@ -161,12 +164,14 @@ func (p *Pass) Note(l diagnosis.Layer, m diagnosis.Missing) {
 
 func (p *Pass) namespaceFlag(r snapshot.Resource) string {
 	switch {
-	case !r.Namespaced() || p.Service == nil:
+	case !r.Namespaced():
 		return ""
-	case r == snapshot.NetworkPolicies:
+	case r == snapshot.NetworkPolicies || (p.Service == nil && p.Target.Namespace == ""):
 		return " -A"
+	case p.Service == nil:
+		return " -n " + shellQuote(p.Target.Namespace)
 	}
-	return " -n " + p.Service.Namespace
+	return " -n " + shellQuote(p.Service.Namespace)
 }
 
 func missingResource(rd snapshot.Read, nsFlag string) diagnosis.Missing {
