@@ -22,7 +22,11 @@ type Check struct {
 	// Explains lists the codes that are consequences of this one where both are
 	// raised for a Service; they fold under it. See also Finding.Explains.
 	Explains []diagnosis.Code
-	Run      func(*Pass)
+	// Alone says that the check can speak of an address with a node's rules
+	// alone, where no Service was read: Pass.Service is nil then, and Needs and
+	// Applies are not asked.
+	Alone bool
+	Run   func(*Pass)
 }
 
 // layer is one of the four: its checks, and how its line in the report reads.

@@ -1,16 +1,336 @@
 package walk
 
-import "github.com/vipwalk/vipwalk/pkg/diagnosis"
+import (
+	"fmt"
+	"slices"
+	"strings"
 
-// nodeChecks are layer 3: what each examined node does with a packet.
-var nodeChecks = []*Check{}
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
+)
+
+// nodeChecks are layer 3: what each examined node does with a packet. Those
+// that explain others come first.
+var nodeChecks = []*Check{
+	proxyNotRunning,
+	proxyModeDiffers,
+	forwardingOff,
+	hookMissing,
+	vipNotProgrammed,
+	rejectedAsEmpty,
+	staleBackend,
+	wrongBackendPort,
+	backendMissing,
+	masqueradeMissing,
+	droppedAfterDNAT,
+}
 
 // nodeLayer is what the node checks share of one Service.
-type nodeLayer struct{}
+type nodeLayer struct {
+	done   bool
+	views  []*nodeView
+	probes []*probe
+}
 
-// nodeView is one node's state as the walk sees it.
-type nodeView struct{}
+// onNodes is the Applies of every check that compares a node's rules with the
+// objects.
+func onNodes(p *Pass) bool {
+	return p.Service != nil && HasVIP(p.Service) && len(p.Frontends()) > 0 && len(p.snap.Nodes) > 0
+}
 
-func summariseNode(p *Pass) Summary { return Summary{} }
+var needsOfNode = []snapshot.Resource{snapshot.EndpointSlices}
 
-func (p *Pass) consequence([]diagnosis.Diagnosis) string { return "" }
+// nodeFault is one node's probes that share a fault.
+type nodeFault struct {
+	view   *nodeView
+	probes []*probe
+}
+
+// faults groups the probes for which has is true by node.
+func (p *Pass) faults(has func(*probe) bool) []nodeFault {
+	var out []nodeFault
+	for _, pr := range p.probes() {
+		if !has(pr) {
+			continue
+		}
+		i := slices.IndexFunc(out, func(f nodeFault) bool { return f.view == pr.view })
+		if i < 0 {
+			out = append(out, nodeFault{view: pr.view})
+			i = len(out) - 1
+		}
+		out[i].probes = append(out[i].probes, pr)
+	}
+	return out
+}
+
+func (f nodeFault) first() *probe { return f.probes[0] }
+
+// subject is the Service as that node sees it.
+func (p *Pass) onNode(v *nodeView) diagnosis.Subject {
+	s := p.ServiceSubject()
+	s.Node = v.name
+	return s
+}
+
+// affected names the packets that share a fault: "10.96.1.2:80/TCP for any pod
+// and node worker-1".
+func (f nodeFault) affected() string {
+	var fronts, callers []string
+	for _, pr := range f.probes {
+		if t := frontendText(pr.frontend, pr.dst); !slices.Contains(fronts, t) {
+			fronts = append(fronts, t)
+		}
+		if !slices.Contains(callers, pr.caller.label) {
+			callers = append(callers, pr.caller.label)
+		}
+	}
+	return join(fronts, 2) + " for " + join(callers, 3)
+}
+
+// join lists up to n words, and how many more there are.
+func join(words []string, n int) string {
+	if len(words) > n+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:n], ", "), len(words)-n)
+	}
+	if len(words) > 1 {
+		return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+	}
+	return strings.Join(words, "")
+}
+
+func summariseNode(p *Pass) Summary {
+	switch {
+	case !HasVIP(p.Service):
+		return Summary{Status: diagnosis.Skipped, Text: "no virtual IP, so no node has rules for it"}
+	case len(p.Frontends()) == 0:
+		s := Summary{Status: diagnosis.Skipped, Text: "nothing here that kube-proxy would program"}
+		if p.Raised(diagnosis.ClusterIPMissing, diagnosis.PortNotExposed) {
+			s.Because = []diagnosis.Layer{diagnosis.LayerSelector}
+		}
+		return s
+	}
+	probes := p.probes()
+	if len(p.node.views) == 0 {
+		p.Missing(diagnosis.LayerNode, p.nodeStateMissing())
+		return Summary{Status: diagnosis.Unknown, Text: "no node's rules were read"}
+	}
+	if !p.Has(snapshot.EndpointSlices) {
+		p.Need(diagnosis.LayerNode, snapshot.EndpointSlices)
+	}
+	for _, v := range p.node.views {
+		if m := v.lackForMode(); m != nil && !p.opts.resynced[v.name] {
+			p.Missing(diagnosis.LayerNode, *m)
+		}
+	}
+	p.noteUndecided(probes)
+	p.noteUnexamined()
+	return p.summariseProbes(probes)
+}
+
+// nodeAlone says whether an address is to be examined by the nodes' rules
+// alone: no Services were read, so nobody can say whose it is.
+func (p *Pass) nodeAlone() bool {
+	return p.Service == nil && p.Target.Addr.IsValid() && len(p.snap.Nodes) > 0 && !p.Has(snapshot.Services)
+}
+
+// summariseAlone is the layer's line for an address and nothing but rules.
+func (p *Pass) summariseAlone() Summary {
+	if p.Target.Port == 0 {
+		p.Missing(diagnosis.LayerNode, diagnosis.Missing{
+			What: "the port", Why: "without the Service, only the port tells which packet to walk", Supply: "vipwalk " + p.Target.Addr.String() + ":PORT --node-state FILE",
+		})
+		return Summary{Status: diagnosis.Unknown, Text: "an address without a port cannot be walked"}
+	}
+	probes := p.probes()
+	for _, v := range p.node.views {
+		if m := v.lackForMode(); m != nil {
+			p.Missing(diagnosis.LayerNode, *m)
+		}
+	}
+	p.noteUndecided(probes)
+	if len(probes) == 0 {
+		return Summary{Status: diagnosis.Unknown, Text: "nothing could be walked"}
+	}
+	var names []string
+	for _, v := range p.node.views {
+		names = append(names, v.label()+v.modeText())
+	}
+	to := map[string]bool{}
+	bad := false
+	for _, pr := range probes {
+		bad = bad || pr.bad()
+		for _, o := range pr.outcomes {
+			if o.Verdict == netfilter.DNAT {
+				to[o.To.String()] = true
+			}
+		}
+	}
+	if bad {
+		return Summary{Status: diagnosis.OK, Text: join(names, 3) + ": not every packet gets through"}
+	}
+	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", join(names, 3), countBackends(len(to)))}
+}
+
+// nodeStateMissing says that a node's state would be needed, and of which node.
+func (p *Pass) nodeStateMissing() diagnosis.Missing {
+	node := p.clientNode()
+	if node == "" {
+		node = p.Target.Node
+	}
+	what, name := "a node's rules", "NODE"
+	if node != "" {
+		what, name = "the rules of "+node, node
+	}
+	why := "no node's state was read"
+	if len(p.snap.Nodes) > 0 {
+		why = "only other nodes' state was read"
+	}
+	return diagnosis.Missing{
+		What: what, Why: why,
+		Supply: fmt.Sprintf("ssh %s sudo vipwalk node-state | %s --node-state %[1]s=-", name, p.again()),
+	}
+}
+
+// again is the command line of this very walk.
+func (p *Pass) again() string {
+	if p.Service == nil {
+		return "vipwalk " + p.Target.Text
+	}
+	return fmt.Sprintf("kubectl vipwalk %s -n %s", p.Service.Name, p.Service.Namespace)
+}
+
+// noteUndecided makes the layer unknown where an outcome hangs on a rule that
+// could not be decided, or on a table that is not in the input.
+func (p *Pass) noteUndecided(probes []*probe) {
+	for _, pr := range probes {
+		if len(pr.unfiltered) > 0 {
+			p.Missing(diagnosis.LayerNode, diagnosis.Missing{
+				What: "the filter table of " + pr.view.label(), Why: "it is not in the input, so what drops a packet after kube-proxy rewrote it was not seen",
+				Supply: "sudo iptables-save > FILE   (all tables, not -t nat alone)",
+			})
+		}
+		for _, o := range pr.undecided {
+			for _, u := range o.Unknowns {
+				if u.Table == "filter" && u.Chain == "" {
+					continue // said above
+				}
+				p.Missing(diagnosis.LayerNode, diagnosis.Missing{
+					What:   fmt.Sprintf("whether %s line %d (%s %s) holds for the packet on %s", u.Source, u.Line, u.Table, u.Chain, pr.view.label()),
+					Why:    u.Why,
+					Supply: "look at the rule: " + u.Text,
+				})
+			}
+		}
+	}
+}
+
+// noteUnexamined tells which nodes nobody looked at, without making the layer
+// unknown: what it says is said of the nodes it names.
+func (p *Pass) noteUnexamined() {
+	if p.clientNode() != "" || p.Target.Node != "" {
+		return // the packet meets no other node's Service rules
+	}
+	rest := 0
+	for i := range p.snap.Objects.Nodes {
+		name := p.snap.Objects.Nodes[i].Name
+		if !slices.ContainsFunc(p.node.views, func(v *nodeView) bool { return v.name == name }) {
+			rest++
+		}
+	}
+	if rest == 0 {
+		return
+	}
+	names := make([]string, 0, len(p.node.views))
+	for _, v := range p.node.views {
+		names = append(names, v.label())
+	}
+	p.Note(diagnosis.LayerNode, diagnosis.Missing{
+		What: fmt.Sprintf("nodes other than %s (%d)", join(names, 3), rest), Why: "their state was not read",
+		Supply: fmt.Sprintf("ssh NODE sudo vipwalk node-state | %s --node-state NODE=-", p.again()),
+	})
+}
+
+// summariseProbes is the layer's line when nodes were examined.
+func (p *Pass) summariseProbes(probes []*probe) Summary {
+	var names []string
+	for _, v := range p.node.views {
+		names = append(names, v.label()+v.modeText())
+	}
+	who := join(names, 3)
+	s := Summary{Status: diagnosis.OK}
+	var bad, empty, dropped, fresh int
+	backends := map[string]bool{}
+	for _, pr := range probes {
+		switch {
+		case pr.hairpin:
+		case pr.bad():
+			bad++
+		case pr.expect.Action == proxy.Reject:
+			empty++
+		case pr.expect.Action == proxy.Drop:
+			dropped++
+		}
+		fresh += len(pr.fresh)
+		for _, b := range pr.expect.Backends {
+			backends[b.Addr.String()] = true
+		}
+	}
+	switch {
+	case len(probes) == 0 && len(p.opts.resynced) > 0:
+		s.Text = who + " as kube-proxy would program it"
+	case len(probes) == 0:
+		s.Status, s.Text = diagnosis.Unknown, who+": nothing could be walked"
+	case bad > 0:
+		s.Text = who + ": not as the objects ask"
+	case empty > 0 && len(backends) == 0:
+		s.Text, s.Because = who+" rejects, as it should with no endpoints", p.emptyBecause()
+		if !allTurnedAway(probes) {
+			s.Text = who + " has no rule to reject it, and there is no endpoint to send it to"
+		}
+	case dropped > 0 && len(backends) == 0:
+		s.Text, s.Because = who+" drops, as its traffic policy asks with no local endpoint", []diagnosis.Layer{diagnosis.LayerSelector}
+	default:
+		s.Text = fmt.Sprintf("%s sends to %s", who, countBackends(len(backends)))
+	}
+	if fresh > 0 {
+		s.Text += fmt.Sprintf(" (%d just became ready and may be on the way)", fresh)
+	}
+	return s
+}
+
+func countBackends(n int) string {
+	if n == 1 {
+		return "the one backend"
+	}
+	return fmt.Sprintf("all %d backends", n)
+}
+
+// emptyBecause is the layer to blame for a Service without endpoints.
+func (p *Pass) emptyBecause() []diagnosis.Layer {
+	for _, f := range p.findings {
+		if l := f.code.Layer(); l == diagnosis.LayerSelector && f.severity() == diagnosis.Error {
+			return []diagnosis.Layer{l}
+		}
+	}
+	return []diagnosis.Layer{diagnosis.LayerEndpoints}
+}
+
+func allTurnedAway(probes []*probe) bool {
+	for _, pr := range probes {
+		for _, o := range pr.outcomes {
+			if o.Verdict != netfilter.Reject && o.Verdict != netfilter.Drop {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (v *nodeView) modeText() string {
+	if m := v.seen.mode(); m != "" {
+		return " (" + m + ")"
+	}
+	return ""
+}

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,6 +98,9 @@ func (p *Pass) Report(f Finding) {
 
 // ServiceSubject is the Service as a diagnosis' subject.
 func (p *Pass) ServiceSubject() diagnosis.Subject {
+	if p.Service == nil {
+		return diagnosis.Subject{Kind: "Service", Namespace: p.Target.Namespace, Name: cmp.Or(p.Target.Name, p.Target.Text)}
+	}
 	return diagnosis.Subject{Kind: "Service", Namespace: p.Service.Namespace, Name: p.Service.Name}
 }
 

@@ -57,20 +57,29 @@ func (p *Pass) run() {
 }
 
 func (p *Pass) runCheck(l diagnosis.Layer, c *Check) {
-	if p.Service == nil && c.Code != diagnosis.ServiceNotFound {
-		return
-	}
-	if c.Applies != nil && !c.Applies(p) {
-		return
-	}
-	for _, r := range c.Needs {
-		if !p.Need(l, r) {
+	if p.Service == nil {
+		if c.Code != diagnosis.ServiceNotFound && !(c.Alone && p.nodeAlone()) {
 			return
 		}
+	} else if !p.asks(l, c) {
+		return
 	}
 	p.running = c
 	c.Run(p)
 	p.running = nil
+}
+
+// asks says whether the check applies to the Service and has what it needs.
+func (p *Pass) asks(l diagnosis.Layer, c *Check) bool {
+	if c.Applies != nil && !c.Applies(p) {
+		return false
+	}
+	for _, r := range c.Needs {
+		if !p.Need(l, r) {
+			return false
+		}
+	}
+	return true
 }
 
 // report puts the pass's findings together.
@@ -89,7 +98,8 @@ func (p *Pass) report() diagnosis.Service {
 		if out.Name == "" {
 			out.Name = p.Target.Text
 		}
-		out.Layers = p.layersWithoutService()
+		out.Layers = p.layersWithoutService(out.Diagnoses)
+		out.Consequence = p.consequence(out.Diagnoses)
 	} else {
 		out.Namespace, out.Name = p.Service.Namespace, p.Service.Name
 		out.Type = string(p.Service.Spec.Type)
@@ -138,11 +148,33 @@ func (p *Pass) layerResults(ds []diagnosis.Diagnosis) []diagnosis.LayerResult {
 	return out
 }
 
-func (p *Pass) layersWithoutService() []diagnosis.LayerResult {
+// layersWithoutService are the layers where no Service was found: there is
+// nothing to examine, or, where the Services were not read at all, only what
+// the nodes' rules do with the address.
+func (p *Pass) layersWithoutService(ds []diagnosis.Diagnosis) []diagnosis.LayerResult {
+	alone := p.nodeAlone()
 	var out []diagnosis.LayerResult
 	for _, l := range diagnosis.Layers {
 		res := diagnosis.LayerResult{Layer: l, Name: l.Name(), Status: diagnosis.Skipped, Summary: "no Service to examine"}
-		if l == diagnosis.LayerSelector {
+		switch {
+		case alone && l == diagnosis.LayerNode:
+			s := p.summariseAlone()
+			res.Status, res.Summary = s.Status, s.Text
+			for _, d := range ds {
+				if d.Layer == l && !d.Ignored {
+					res.Status = diagnosis.Worse(res.Status, statusOf(d.Severity))
+				}
+			}
+			res.Missing = p.missing[l]
+			if len(res.Missing) > 0 {
+				res.Status = diagnosis.Worse(res.Status, diagnosis.Unknown)
+			}
+		case alone:
+			res.Status, res.Summary = diagnosis.Unknown, "no API objects were read"
+			if l == diagnosis.LayerSelector {
+				res.Missing = p.missing[l]
+			}
+		case l == diagnosis.LayerSelector:
 			res.Status, res.Summary = diagnosis.Fail, "no such Service"
 			if m := p.missing[l]; len(m) > 0 {
 				res.Status, res.Summary, res.Missing = diagnosis.Unknown, "Services could not be read", m

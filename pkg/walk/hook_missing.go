@@ -1,0 +1,135 @@
+package walk
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// hookMissing: kube-proxy's chains are there, but the kernel never gets to
+// them. Chains that look perfect make this the easiest to overlook by hand.
+var hookMissing = &Check{
+	Code: diagnosis.HookMissing, Needs: needsOfNode, Applies: onNodes,
+	Explains: []diagnosis.Code{diagnosis.VIPNotProgrammed, diagnosis.MasqueradeMissing},
+	Run: func(p *Pass) {
+		for _, f := range p.faults(func(pr *probe) bool { return pr.anyHookFault() != nil }) {
+			hf := f.first().anyHookFault()
+			found := fmt.Sprintf("%s is there with %d rules, and no rule of %s leads to it", hf.chain.Name, hf.chain.NumRules, hf.hook)
+			title := fmt.Sprintf("%s never jumps to %s on %s: the rules are there, and no packet reaches them", hf.hook, hf.chain.Name, f.view.label())
+			if hf.captor != nil {
+				found = fmt.Sprintf("%s line %d takes the packet before the jump to %s", hf.captor.Chain, hf.captor.Line, hf.chain.Name)
+				title = fmt.Sprintf("a rule of %s takes the packet on %s before it reaches %s", hf.captor.Chain, f.view.label(), hf.chain.Name)
+			}
+			p.Report(Finding{
+				Subject:  p.onNode(f.view),
+				Title:    title,
+				Expected: fmt.Sprintf("-A %s -j %s in table nat", hf.hook, hf.chain.Name),
+				Found:    found + "; concerns " + f.affected(),
+				Evidence: hf.evidence(f.view),
+				Fixes:    []Proposal{p.restartProxy(f.view)},
+			})
+		}
+	},
+}
+
+// hookFault is a base chain of table nat that does not lead packets to one of
+// kube-proxy's chains.
+type hookFault struct {
+	hook  string
+	chain netfilter.Chain
+	base  netfilter.Chain
+	// captor is the rule that ends the base chain before the jump; nil where
+	// there is no jump at all.
+	captor *netfilter.Step
+}
+
+// anyHookFault looks at the way in, and, for a packet that ought to be
+// masqueraded and is not, at the way out.
+func (pr *probe) anyHookFault() *hookFault {
+	if len(pr.untouched) > 0 {
+		if hf := pr.hookFault(); hf != nil {
+			return hf
+		}
+	}
+	if len(pr.unmasked) > 0 {
+		return pr.view.hookFault(familyOf(pr.frontend.V6), "POSTROUTING", "KUBE-POSTROUTING", pr.unmasked)
+	}
+	return nil
+}
+
+func (v *nodeView) hookFault(fam netfilter.Family, hook, chain string, outcomes []netfilter.Outcome) *hookFault {
+	rules := v.rules.OnlyFamily(fam)
+	reached := false
+	var fault *hookFault
+	for _, target := range rules.Chains("nat", chain) {
+		if !target.Known || target.NumRules == 0 {
+			continue // an empty chain explains nothing: the VIP is not in it
+		}
+		same := rules.Only(func(t netfilter.TableInfo) bool { return t.Source == target.Source && t.Backend == target.Backend })
+		base, ok := same.Chain("nat", hook)
+		if !ok || !base.Known {
+			return nil
+		}
+		if _, ok := base.Reach(chain); !ok {
+			fault = &hookFault{hook: hook, chain: target, base: base}
+			continue
+		}
+		reached = true
+		if s := captor(outcomes, base, chain); s != nil {
+			return &hookFault{hook: hook, chain: target, base: base, captor: s}
+		}
+	}
+	if reached {
+		return nil
+	}
+	return fault
+}
+
+// captor is the rule of a base chain that ended it for the packet, where the
+// packet never entered the chain that it ought to reach.
+func captor(outcomes []netfilter.Outcome, base netfilter.Chain, chain string) *netfilter.Step {
+	for _, o := range outcomes {
+		var ended *netfilter.Step
+		entered := false
+		for i, s := range o.Steps {
+			if s.Table != "nat" || s.Source != base.Source {
+				continue
+			}
+			if s.Chain == chain || strings.HasSuffix(s.Text, " "+chain) {
+				entered = true
+			}
+			if s.Chain == base.Name && !isPolicy(s) {
+				ended = &o.Steps[i]
+			}
+		}
+		if !entered && ended != nil {
+			return ended
+		}
+	}
+	return nil
+}
+
+func (hf *hookFault) evidence(v *nodeView) []diagnosis.Evidence {
+	out := []diagnosis.Evidence{{
+		Source: hf.chain.Source + " of " + v.label(), Ref: "nat " + hf.chain.Name, Line: hf.chain.Line,
+		Quote:   fmt.Sprintf(":%s (%d rules)", hf.chain.Name, hf.chain.NumRules),
+		Command: showChain(v, "nat", hf.chain.Name),
+	}}
+	if hf.captor != nil {
+		return append(out, ruleEvidence(v, *hf.captor))
+	}
+	quote := fmt.Sprintf(":%s %s (no rule)", hf.base.Name, hf.base.Policy)
+	n := 0
+	for r := range hf.base.Rules() {
+		if n++; n == 1 {
+			quote = fmt.Sprintf(":%s %s, its rules:", hf.base.Name, hf.base.Policy)
+		}
+		quote += " " + r.Text + ";"
+	}
+	return append(out, diagnosis.Evidence{
+		Source: hf.base.Source + " of " + v.label(), Ref: "nat " + hf.base.Name, Line: hf.base.Line,
+		Quote: strings.TrimSuffix(quote, ";"), Command: showChain(v, "nat", hf.base.Name),
+	})
+}

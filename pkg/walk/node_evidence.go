@@ -1,0 +1,138 @@
+package walk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
+)
+
+// ruleEvidence quotes a rule of a node.
+func ruleEvidence(v *nodeView, s netfilter.Step) diagnosis.Evidence {
+	quote := s.Text
+	if isPolicy(s) {
+		// As iptables-save prints it: ":FORWARD DROP".
+		quote = ":" + s.Chain + strings.TrimPrefix(s.Text, "policy")
+	}
+	return diagnosis.Evidence{
+		Source: s.Source + " of " + v.label(), Ref: strings.TrimSpace(s.Table + " " + s.Chain), Line: s.Line,
+		Quote: quote, Command: showChain(v, s.Table, s.Chain),
+	}
+}
+
+// showChain is the command that prints a chain again; the chain exists, so
+// listing it creates nothing.
+func showChain(v *nodeView, table, chain string) string {
+	if table == "" || chain == "" {
+		return ""
+	}
+	cmd := fmt.Sprintf("sudo iptables-save -t %s | grep -e '-A %s ' -e ':%[2]s '", table, chain)
+	if v.name == "" {
+		return cmd
+	}
+	return fmt.Sprintf("ssh %s \"%s\"", v.name, cmd)
+}
+
+// wayEvidence quotes the rules that matter of an outcome's way: where it
+// entered kube-proxy's chains, where it was rewritten, and where it ended.
+func wayEvidence(v *nodeView, o netfilter.Outcome) []diagnosis.Evidence {
+	var keep []netfilter.Step
+	for i, s := range o.Steps {
+		switch {
+		case i == len(o.Steps)-1 && o.Verdict != netfilter.DNAT,
+			strings.Contains(s.Text, "DNAT"),
+			s.Chain == "KUBE-SERVICES" && !strings.Contains(s.Text, "KUBE-MARK-MASQ"):
+			if !slices.Contains(keep, s) {
+				keep = append(keep, s)
+			}
+		}
+	}
+	var out []diagnosis.Evidence
+	for _, s := range keep {
+		out = append(out, ruleEvidence(v, s))
+	}
+	return out
+}
+
+// backendsEvidence quotes the EndpointSlice entries of backends; nothing where
+// there are none.
+func (p *Pass) backendsEvidence(bs []proxy.Backend) []diagnosis.Evidence {
+	if len(bs) == 0 {
+		return nil
+	}
+	var quotes []string
+	slice := ""
+	for _, b := range bs {
+		q := fmt.Sprintf("%s ready=%t", b.Addr, b.Ready)
+		if b.TargetRef != "" {
+			q += " " + b.TargetRef
+		}
+		if b.Node != "" {
+			q += " on " + b.Node
+		}
+		quotes = append(quotes, q)
+		slice = b.Slice
+	}
+	return []diagnosis.Evidence{{
+		Source: "endpointslice/" + slice, Ref: "EndpointSlice/" + p.Service.Namespace + "/" + slice,
+		Quote: strings.Join(quotes, "; "), Command: p.showSlices(),
+	}}
+}
+
+// endpointsEvidence quotes all endpoints of the Service, for what is not among
+// them.
+func (p *Pass) endpointsEvidence() diagnosis.Evidence {
+	var quotes []string
+	for _, e := range p.Endpoints() {
+		quotes = append(quotes, fmt.Sprintf("%s ready=%t", e.Addr, e.Ready))
+	}
+	slices.Sort(quotes)
+	quote := strings.Join(slices.Compact(quotes), "; ")
+	if quote == "" {
+		quote = "no endpoints"
+	}
+	return diagnosis.Evidence{
+		Source: "endpointslices of service/" + p.Service.Name, Ref: "EndpointSlice/" + p.Service.Namespace,
+		Quote: quote, Command: p.showSlices(),
+	}
+}
+
+func (p *Pass) showSlices() string {
+	return fmt.Sprintf("kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s -o yaml", p.Service.Namespace, p.Service.Name)
+}
+
+// listAddrs joins backends' addresses for a sentence.
+func listBackends(bs []proxy.Backend) string {
+	var out []string
+	for _, b := range bs {
+		out = append(out, b.Addr.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func listTo(os []netfilter.Outcome) string {
+	var out []string
+	for _, o := range os {
+		out = append(out, o.To.String())
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ", ")
+}
+
+// share sums the odds of outcomes, as a reader says it: "1 in 3", "33%".
+func share(os []netfilter.Outcome) string {
+	sum := 0.0
+	for _, o := range os {
+		sum += o.Probability
+	}
+	switch {
+	case sum > 0.9999:
+		return "every connection"
+	case sum < 0.01:
+		return fmt.Sprintf("%.2g%% of connections", sum*100)
+	}
+	return fmt.Sprintf("%.0f%% of connections", sum*100)
+}

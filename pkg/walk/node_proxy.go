@@ -1,0 +1,213 @@
+package walk
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
+)
+
+// proxySeen is what is known of the service proxy of one node, and from what.
+type proxySeen struct {
+	// configured is the mode in kube-proxy's ConfigMap; an empty mode there
+	// means iptables on Linux. "" where there is no such ConfigMap.
+	configured string
+	configRef  string
+	// answered is what the running kube-proxy's /proxyMode says.
+	answered string
+	// byRules is the mode whose chains the node has: iptables, ipvs, or "".
+	byRules string
+	// processes are the lines of the process list that name kube-proxy or what
+	// contains it; processesRead says whether there was a list.
+	processes     []proxyProcess
+	processesRead bool
+	// replacement is the implementation that stands in for kube-proxy.
+	replacement string
+	// pod is kube-proxy's pod on the node; podsElsewhere counts those of other
+	// nodes.
+	pod           *corev1.Pod
+	podsElsewhere int
+	podsRead      bool
+}
+
+type proxyProcess struct {
+	pid, state, name, text string
+	line                   int
+}
+
+// mode is the best knowledge of how the node's Services are programmed.
+func (s proxySeen) mode() string {
+	switch {
+	case s.byRules != "":
+		return s.byRules
+	case s.answered != "":
+		return s.answered
+	}
+	return s.configured
+}
+
+func (w *world) proxySeen(v *nodeView) proxySeen {
+	s := proxySeen{byRules: modeByRules(v)}
+	s.configured, s.configRef = w.configuredMode()
+	if t := v.state.Text(snapshot.ProxyMode); t.Status == snapshot.Done {
+		s.answered = strings.TrimSpace(t.Content)
+	}
+	s.readProcesses(v)
+	w.proxyPods(v, &s)
+	if s.replacement == "" {
+		s.replacement = w.replacementPods(v)
+	}
+	return s
+}
+
+// configuredMode reads kube-proxy's ConfigMap.
+func (w *world) configuredMode() (mode, ref string) {
+	for i := range w.snap.Objects.ConfigMaps {
+		cm := &w.snap.Objects.ConfigMaps[i]
+		for _, key := range []string{"config.conf", "config"} {
+			text, ok := cm.Data[key]
+			if !ok {
+				continue
+			}
+			var conf struct {
+				Kind string `json:"kind"`
+				Mode string `json:"mode"`
+			}
+			if yaml.Unmarshal([]byte(text), &conf) != nil || conf.Kind != "KubeProxyConfiguration" {
+				continue
+			}
+			if conf.Mode == "" {
+				conf.Mode = "iptables"
+			}
+			return conf.Mode, "configmap/" + cm.Name
+		}
+	}
+	return "", ""
+}
+
+// modeByRules tells iptables mode from IPVS mode by the chains that only one of
+// them has: KUBE-NODEPORTS or KUBE-NODE-PORT (k8s.io/kubernetes pkg/proxy).
+func modeByRules(v *nodeView) string {
+	switch {
+	case v.rules.HasChain("nat", "KUBE-NODE-PORT") || v.rules.HasChain("nat", "KUBE-LOAD-BALANCER"):
+		return "ipvs"
+	case v.rules.HasChain("nat", "KUBE-SERVICES"):
+		return "iptables"
+	}
+	return ""
+}
+
+// containers of kube-proxy: these run it inside their own process.
+var proxyProcessNames = []string{"kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}
+
+// replacements by process name; see facts on each in docs/architecture.md.
+var replacementProcesses = map[string]string{
+	"cilium-agent": "Cilium", "kube-router": "kube-router", "antrea-agent": "Antrea", "ovnkube": "OVN-Kubernetes",
+}
+
+func (s *proxySeen) readProcesses(v *nodeView) {
+	t := v.state.Text(snapshot.ProxyProcess)
+	if t.Status != snapshot.Done {
+		return
+	}
+	s.processesRead = true
+	n := 0
+	for line := range strings.Lines(t.Content) {
+		n++
+		f := strings.Fields(line)
+		if len(f) < 3 {
+			continue
+		}
+		p := proxyProcess{pid: f[0], state: f[1], name: f[2], text: strings.TrimSpace(line), line: n}
+		for _, name := range proxyProcessNames {
+			if p.name == name || strings.HasPrefix(p.name, name+"-") {
+				s.processes = append(s.processes, p)
+				break
+			}
+		}
+		// Cilium, Antrea and kube-router also run beside kube-proxy.
+		if r := replacementProcesses[p.name]; r != "" && s.byRules == "" {
+			s.replacement = r
+		}
+	}
+}
+
+// isProxyPod recognises kube-proxy's pods by the labels that kubeadm and its
+// kin (k8s-app), and static pods of GKE, RKE2 and AKS (component) give them.
+func isProxyPod(pod *corev1.Pod) bool {
+	return pod.Labels["k8s-app"] == "kube-proxy" || pod.Labels["component"] == "kube-proxy"
+}
+
+func (w *world) proxyPods(v *nodeView, s *proxySeen) {
+	s.podsRead = w.snap.Reads.Has(snapshot.Pods, snapshot.ProxyNamespace)
+	for _, pod := range w.podsByNS[snapshot.ProxyNamespace] {
+		if !isProxyPod(pod) || finished(pod) {
+			continue
+		}
+		if v.name != "" && pod.Spec.NodeName == v.name {
+			s.pod = pod
+		} else {
+			s.podsElsewhere++
+		}
+	}
+}
+
+// replacementPods names what the API shows in kube-proxy's place, when there
+// is neither a kube-proxy pod nor one of its chains.
+func (w *world) replacementPods(v *nodeView) string {
+	if v.seen.byRules != "" {
+		return ""
+	}
+	for _, pod := range w.podsByNS[snapshot.ProxyNamespace] {
+		if isProxyPod(pod) {
+			return ""
+		}
+	}
+	for _, pod := range w.podsByNS[snapshot.ProxyNamespace] {
+		switch {
+		case pod.Labels["k8s-app"] == "cilium":
+			return "Cilium"
+		case pod.Labels["k8s-app"] == "kube-router":
+			return "kube-router"
+		case pod.Labels["app"] == "antrea":
+			return "Antrea"
+		}
+	}
+	return ""
+}
+
+// lackForMode says why rules of this node cannot be compared, where its
+// Services are programmed in a form that is not read. nil where they can.
+func (v *nodeView) lackForMode() *diagnosis.Missing {
+	s := v.seen
+	if s.replacement != "" && s.byRules == "" {
+		return &diagnosis.Missing{
+			What:   "how " + v.label() + " programs Services",
+			Why:    s.replacement + " stands in for kube-proxy there; its state is not iptables rules",
+			Supply: replacementCommand[s.replacement],
+		}
+	}
+	if m := s.mode(); m == "ipvs" || m == "nftables" {
+		return &diagnosis.Missing{
+			What:   m + " state of " + v.label(),
+			Why:    "kube-proxy runs in " + m + " mode there, and this version walks iptables rules only",
+			Supply: modeCommand[m],
+		}
+	}
+	return nil
+}
+
+var modeCommand = map[string]string{
+	"ipvs":     "cat /proc/net/ip_vs   (on the node; read it by hand)",
+	"nftables": "sudo nft list table ip kube-proxy   (on the node; read it by hand)",
+}
+
+var replacementCommand = map[string]string{
+	"Cilium":         "kubectl -n kube-system exec ds/cilium -- cilium-dbg service list   (read it by hand)",
+	"kube-router":    "cat /proc/net/ip_vs   (on the node; read it by hand)",
+	"Antrea":         "kubectl -n kube-system exec ds/antrea-agent -c antrea-agent -- antctl get serviceexternalip   (read it by hand)",
+	"OVN-Kubernetes": "ovn-nbctl lb-list   (in an ovnkube-node pod; read it by hand)",
+}

@@ -1,0 +1,89 @@
+package walk
+
+import (
+	"fmt"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
+)
+
+// vipNotProgrammed: the packet passes every rule of the node as it came. It
+// leaves hookMissing what that explains.
+var vipNotProgrammed = &Check{
+	Code: diagnosis.VIPNotProgrammed, Needs: needsOfNode, Applies: onNodes, Alone: true,
+	Run: func(p *Pass) {
+		for _, f := range p.faults(func(pr *probe) bool { return len(pr.untouched) > 0 && pr.hookFault() == nil }) {
+			pr := f.first()
+			p.Report(Finding{
+				Subject:  p.onNode(f.view),
+				Title:    fmt.Sprintf("%s knows nothing of %s: the packet passes its rules untouched", f.view.label(), frontendText(pr.frontend, pr.dst)),
+				Expected: pr.wantText(),
+				Found:    "no rule rewrites " + f.affected(),
+				Evidence: append(f.view.silence(pr), p.backendsEvidence(pr.expect.Backends)...),
+				Fixes:    []Proposal{p.restartProxy(f.view)},
+			})
+		}
+	},
+}
+
+// silence is the evidence that rules say nothing of a packet: the chain that
+// ought to name it, how many rules that has, and what rule, if any, took the
+// packet out of the way.
+func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
+	var out []diagnosis.Evidence
+	rules := v.rules.OnlyFamily(familyOf(pr.frontend.V6))
+	chain, ok := rules.Chain("nat", "KUBE-SERVICES")
+	e := diagnosis.Evidence{Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: "nat KUBE-SERVICES"}
+	if ok {
+		e.Source, e.Line = chain.Source+" of "+v.label(), chain.Line
+		e.Quote = fmt.Sprintf(":KUBE-SERVICES (%d rules, none for %s)", chain.NumRules, pr.dst)
+		e.Command = showChain(v, "nat", "KUBE-SERVICES")
+	} else {
+		e.Quote = "no chain KUBE-SERVICES in table nat"
+		e.Command = v.onNodeCommand("sudo iptables-save | grep KUBE-SERVICES")
+	}
+	out = append(out, e)
+	for _, o := range pr.untouched {
+		if last := lastStep(o); last.Line > 0 && !isPolicy(last) {
+			out = append(out, ruleEvidence(v, last))
+		}
+	}
+	return out
+}
+
+// rulesName names the node's text of a family, for evidence of what is not in it.
+func (v *nodeView) rulesName(v6 bool) string {
+	for _, t := range v.rules.Tables() {
+		if t.Family == familyOf(v6) && t.Source != "" {
+			return t.Source
+		}
+	}
+	if v6 {
+		return "ip6tables-save"
+	}
+	return "iptables-save"
+}
+
+func (v *nodeView) onNodeCommand(cmd string) string {
+	if v.name == "" {
+		return cmd
+	}
+	return fmt.Sprintf("ssh %s \"%s\"", v.name, cmd)
+}
+
+// isPolicy says whether a step is a chain's policy and not a rule.
+func isPolicy(s netfilter.Step) bool {
+	return len(s.Text) > 7 && s.Text[:7] == "policy "
+}
+
+// hookFault says what keeps an untouched packet from kube-proxy's chains where
+// these know the frontend: a hook that never jumps to them, or a rule that
+// takes the packet first. nil where neither is so.
+func (pr *probe) hookFault() *hookFault {
+	hook := "PREROUTING"
+	if pr.caller.kind == proxy.NodeClient {
+		hook = "OUTPUT"
+	}
+	return pr.view.hookFault(familyOf(pr.frontend.V6), hook, "KUBE-SERVICES", pr.untouched)
+}
