@@ -13,9 +13,10 @@ func (x *indexer) ruleset() *netfilter.Ruleset {
 	tables := make([]*netfilter.Table, 0, len(x.tables))
 	contents := []netfilter.Contents{}
 	whole := x.opt.Whole && !slices.ContainsFunc(x.tables, func(t *tableIndex) bool { return !t.committed })
+	seen := map[netfilter.TableInfo]int{}
 	for _, t := range x.tables {
 		x.identify(t)
-		x.checkTwice(t)
+		x.checkTwice(t, seen)
 		tables = append(tables, x.build(t))
 		contents = append(contents, netfilter.Contents{Family: t.Family, Whole: whole, LegacyPresent: x.legacy})
 	}
@@ -44,36 +45,39 @@ func (x *indexer) guessFamily(t *tableIndex) netfilter.Family {
 	if f := familyOfRules(x.text[t.from:t.to]); f != 0 {
 		return f
 	}
-	if f := familyOfRules(x.text); f != 0 {
-		return f
+	if x.guess == nil {
+		f := familyOfRules(x.text)
+		x.guess = &f
+	}
+	if *x.guess != 0 {
+		return *x.guess
 	}
 	x.problems = append(x.problems, Problem{FamilyGuessed, t.Line, 1, "*" + t.Name, fmt.Sprintf("nothing tells whether table %s is of IPv4 or IPv6; taken as IPv4", t.Name)})
 	return netfilter.IPv4
 }
 
-func (x *indexer) checkTwice(t *tableIndex) {
-	for _, u := range x.tables {
-		if u == t {
-			return
-		}
-		if u.Name == t.Name && u.Family == t.Family && u.Backend == t.Backend {
-			x.problems = append(x.problems, Problem{Duplicate, t.Line, 1, "*" + t.Name, fmt.Sprintf("table %s of %s is here twice (first on line %d)", t.Name, t.Family, u.Line)})
-			return
-		}
+// checkTwice reports a table that was there before.
+func (x *indexer) checkTwice(t *tableIndex, seen map[netfilter.TableInfo]int) {
+	k := netfilter.TableInfo{Name: t.Name, Family: t.Family, Backend: t.Backend}
+	if line, twice := seen[k]; twice {
+		x.problems = append(x.problems, Problem{Duplicate, t.Line, 1, "*" + t.Name, fmt.Sprintf("table %s of %s is here twice (first on line %d)", t.Name, t.Family, line)})
+		return
 	}
+	seen[k] = t.Line
 }
 
 // build makes a table's chains. Their rules stay text.
 func (x *indexer) build(t *tableIndex) *netfilter.Table {
 	t.bodies = make([]body, len(t.chains))
 	defs := make([]netfilter.ChainDef, len(t.chains))
+	hooks := builtins[t.Name]
 	for i := range t.chains {
 		c := &t.chains[i]
 		b := &t.bodies[i]
 		b.source, b.chain = x, c
 		defs[i] = netfilter.ChainDef{
 			Name: c.name, Declared: c.declared, Line: c.line, Body: b,
-			Base: hooked(t.Name, c.name), Cut: x.cut(t, int32(i)),
+			Base: hooks.hooked(c.name), Cut: x.cut(t, int32(i)),
 		}
 		if defs[i].Base != nil {
 			defs[i].Policy = c.policy

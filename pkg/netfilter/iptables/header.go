@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -78,30 +79,32 @@ func familyOfWord(v string) netfilter.Family {
 	return 0
 }
 
-// hooked gives the hook at which the kernel runs a built-in chain of a table,
-// nil for any other chain. Priorities are those of linux/netfilter_ipv4.h.
-func hooked(table, chain string) *netfilter.Base {
-	b := &netfilter.Base{Hook: netfilter.Hook(chain), Kind: netfilter.Preparing}
-	hooks := ""
-	switch table {
-	case "raw":
-		hooks, b.Priority = "PREROUTING OUTPUT", -300
-	case "mangle":
-		hooks, b.Priority = "PREROUTING INPUT FORWARD OUTPUT POSTROUTING", -150
-	case "nat":
-		hooks, b.Priority, b.Kind = "PREROUTING INPUT OUTPUT POSTROUTING", -100, netfilter.NAT
-		if chain == "INPUT" || chain == "POSTROUTING" {
-			b.Priority = 100
-		}
-	case "filter":
-		hooks, b.Kind = "INPUT FORWARD OUTPUT", netfilter.Filtering
-	case "security":
-		hooks, b.Priority = "INPUT FORWARD OUTPUT", 50
+// builtin is a table's chains that the kernel calls, and at which priority.
+// Priorities are those of linux/netfilter_ipv4.h.
+type builtin struct {
+	hooks    []netfilter.Hook
+	priority int
+	kind     netfilter.Kind
+}
+
+var builtins = map[string]builtin{
+	"raw":      {[]netfilter.Hook{netfilter.Prerouting, netfilter.Output}, -300, netfilter.Preparing},
+	"mangle":   {[]netfilter.Hook{netfilter.Prerouting, netfilter.Input, netfilter.Forward, netfilter.Output, netfilter.Postrouting}, -150, netfilter.Preparing},
+	"nat":      {[]netfilter.Hook{netfilter.Prerouting, netfilter.Input, netfilter.Output, netfilter.Postrouting}, -100, netfilter.NAT},
+	"filter":   {[]netfilter.Hook{netfilter.Input, netfilter.Forward, netfilter.Output}, 0, netfilter.Filtering},
+	"security": {[]netfilter.Hook{netfilter.Input, netfilter.Forward, netfilter.Output}, 50, netfilter.Preparing},
+}
+
+// hooked says at which hook and priority the kernel runs the chain of that
+// name; nil for a chain that only jumps lead to.
+func (b builtin) hooked(chain string) *netfilter.Base {
+	hook := netfilter.Hook(chain)
+	if !slices.Contains(b.hooks, hook) {
+		return nil
 	}
-	for h := range strings.FieldsSeq(hooks) {
-		if h == chain {
-			return b
-		}
+	base := &netfilter.Base{Hook: hook, Priority: b.priority, Kind: b.kind}
+	if b.kind == netfilter.NAT && (hook == netfilter.Input || hook == netfilter.Postrouting) {
+		base.Priority = 100
 	}
-	return nil
+	return base
 }

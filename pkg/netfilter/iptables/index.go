@@ -66,6 +66,7 @@ type indexer struct {
 	now      *tableIndex // the table that is open, or nil
 	header   header
 	legacy   bool
+	guess    *netfilter.Family // what the rules of the whole text tell
 	problems []Problem
 }
 
