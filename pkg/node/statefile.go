@@ -1,0 +1,148 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
+)
+
+// stateFile is what one file or stream held.
+type stateFile struct {
+	path string
+	// states is set where it was written by vipwalk node-state; else pieces.
+	states   []parsedState
+	pieces   []piece
+	hostname string
+	// notes tell what of it is not read.
+	notes []string
+}
+
+// base is the file's name without folder and ending.
+func (f *stateFile) base() string {
+	b := filepath.Base(f.path)
+	return strings.TrimSuffix(b, filepath.Ext(b))
+}
+
+// readStream reads what one file or stream holds.
+func readStream(path string, r io.Reader) (*stateFile, error) {
+	f := &stateFile{path: path}
+	text, err := readInput(r)
+	if errors.Is(err, errEmpty) && f.mayBeEmpty() {
+		f.pieces = []piece{{Text: snapshot.Text{Kind: snapshot.TextKind(f.base()), Ref: path, Status: snapshot.Done}}}
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.states, err = parseStates(text)
+	switch {
+	case err == nil:
+		return f, nil
+	case !errors.Is(err, ErrNoState):
+		return nil, err
+	}
+	f.states = nil
+	return f, f.recognise(text)
+}
+
+// mayBeEmpty says whether nothing at all is an answer: no legacy table, no
+// module. It is taken from the name that a bundle gives such a file.
+func (f *stateFile) mayBeEmpty() bool {
+	switch snapshot.TextKind(f.base()) {
+	case snapshot.TableNames, snapshot.TableNames6, snapshot.ProcModules:
+		return true
+	}
+	return false
+}
+
+var hostnameLine = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+func (f *stateFile) recognise(text string) error {
+	lines := splitLines(text)
+	sections, stranger := recognise(text)
+	if len(sections) == 0 {
+		if one := strings.TrimSpace(text); hostnameLine.MatchString(one) {
+			f.hostname = one
+			f.pieces = []piece{{Text: f.text(snapshot.Hostname, text)}}
+			return nil
+		}
+		if stranger == 0 {
+			return fmt.Errorf("nothing but comments and blank lines; %s", expected)
+		}
+		return fmt.Errorf("line %d: not recognised: %q; %s", stranger, shorten(strings.TrimSpace(lines[stranger-1])), expected)
+	}
+	for _, s := range sections {
+		f.section(s, lines)
+	}
+	if len(f.pieces) == 0 {
+		return errors.New(strings.Join(f.notes, "; "))
+	}
+	return nil
+}
+
+func (f *stateFile) text(kind snapshot.TextKind, content string) snapshot.Text {
+	return snapshot.Text{Kind: kind, Ref: f.path, Status: snapshot.Done, Content: content}
+}
+
+func (f *stateFile) section(s *section, lines []string) {
+	switch {
+	case s.tool == toolSave:
+		f.dump(s, lines)
+	case s.kind == snapshot.TableNames && strings.Contains(f.base(), "ip6"):
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(lines))})
+	case s.kind != "":
+		f.pieces = append(f.pieces, piece{Text: f.text(s.kind, s.content(lines))})
+	default:
+		f.unread(s, lines)
+	}
+}
+
+func (f *stateFile) dump(s *section, lines []string) {
+	family, v := s.save.family, s.save.variant
+	if family == familyUnknown {
+		family = guessFamily(lines[s.from:s.to])
+	}
+	if family == familyUnknown && strings.Contains(f.base(), "ip6tables") {
+		family = familyIPv6
+	}
+	p := piece{Text: f.text(snapshot.IptablesSave, s.content(lines))}
+	if family == familyIPv6 {
+		p.Kind = snapshot.Ip6tablesSave
+	}
+	p.Why = s.note
+	switch {
+	case v != variantNft && strings.Contains(f.base(), "legacy"):
+		p.legacy = 2
+	case v == variantLegacy:
+		p.legacy = 1
+	}
+	if s.note != "" {
+		f.notes = append(f.notes, s.note)
+	}
+	f.pieces = append(f.pieces, p)
+}
+
+// unread tells of output that is recognised and not read. Where it holds
+// rules, the rules are marked as given and not read, so that the walk says
+// what would supply them.
+func (f *stateFile) unread(s *section, lines []string) {
+	if s.name == "kubectl" {
+		f.notes = append(f.notes, fmt.Sprintf("line %d: Kubernetes objects, not a node's state: give them with --objects", s.from+1))
+		return
+	}
+	why := fmt.Sprintf("line %d: recognised as `%s`, which this version does not read", s.from+1, s.name)
+	f.notes = append(f.notes, why)
+	if !s.rules {
+		return
+	}
+	t := snapshot.Text{Kind: snapshot.IptablesSave, Ref: f.path, Status: snapshot.Failed, Why: why, Supply: "sudo iptables-save -c"}
+	if guessFamily(lines[s.from:s.to]) == familyIPv6 {
+		t.Kind, t.Supply = snapshot.Ip6tablesSave, "sudo ip6tables-save -c"
+	}
+	f.pieces = append(f.pieces, piece{Text: t})
+}
