@@ -61,6 +61,7 @@ func TestEvaluate(t *testing.T) {
 		{name: "and of no other", policies: []string{"{" + db + ", ingress: [{ports: [{protocol: UDP}]}]}"}, want: Denied},
 		{name: "SCTP is not TCP", policies: []string{"{" + db + ", ingress: [{ports: [{port: 5432}]}]}"}, protocol: corev1.ProtocolSCTP, want: Denied},
 		{name: "ICMP is undefined", policies: []string{"{" + db + ", ingress: [{}]}"}, protocol: "ICMP", want: Unknown, kinds: []CaveatKind{CaveatProtocol}},
+		{name: "ICMP from the own node", policies: []string{"{" + db + "}"}, from: "172.18.0.2", protocol: "ICMP", want: Allowed, kinds: []CaveatKind{CaveatLocalNode}},
 		{name: "ICMP without isolation", protocol: "ICMP", want: Allowed},
 		{name: "the Service's port does not help", policies: []string{"{" + db + ", ingress: [{ports: [{port: 80}]}]}"}, vipPort: 80, want: Denied},
 		{name: "port not known", policies: []string{"{" + db + ", ingress: [{ports: [{port: 80}]}]}"}, port: -1, want: Unknown, kinds: []CaveatKind{CaveatPortUnknown}},
@@ -262,5 +263,33 @@ func TestDefaultNamespace(t *testing.T) {
 	want := []PolicyRef{{"default", "deny"}}
 	if diff := cmp.Diff(want, New(objs).Isolating(&objs.Pods[0], Ingress)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestFinishedPods(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]int{
+		corev1.PodRunning: 1, corev1.PodPending: 1, "": 1, corev1.PodUnknown: 1, corev1.PodSucceeded: 0, corev1.PodFailed: 0,
+	} {
+		s := newScene(t, world+policies("{podSelector: {}}"))
+		pod := s.pod(t, "db").DeepCopy()
+		pod.Status.Phase = phase
+		if got := s.Isolating(pod, Ingress); len(got) != want {
+			t.Errorf("phase %q: isolated by %v", phase, got)
+		}
+	}
+}
+
+// Where two pods claim one address, the first in the list has it.
+func TestAddressOfTwoPods(t *testing.T) {
+	s := newScene(t, world+`
+---
+kind: Pod
+metadata: {name: late, namespace: store, labels: {app: late}}
+spec: {nodeName: n1, containers: [{name: c}]}
+status: {phase: Running, podIP: 10.2.0.2}
+`+policies("{podSelector: {matchLabels: {app: late}}}"))
+	d := s.Evaluate(Flow{From: s.peer(t, "web"), To: s.peer(t, "10.2.0.2"), Port: 1})
+	if d.Verdict != Allowed || d.Ingress.Isolated {
+		t.Errorf("10.2.0.2 is not taken for pod near: %+v", d.Ingress)
 	}
 }

@@ -157,6 +157,24 @@ func TestNearMissNamesVIP(t *testing.T) {
 	}
 }
 
+// A word may be near and yet be another pod's label: then the rule is for that.
+func TestNearMissOfAnotherPod(t *testing.T) {
+	rule := policies("{" + db + ", ingress: [{from: [{podSelector: {matchLabels: {app: neat}}}]}]}")
+	other := `
+---
+kind: Pod
+metadata: {name: neat, namespace: store, labels: {app: neat}}
+spec: {containers: [{name: c}]}
+`
+	for yaml, near := range map[string]bool{world + rule: true, world + other + rule: false} {
+		s := newScene(t, yaml)
+		got := s.NearMisses(Flow{From: s.peer(t, "near"), To: s.peer(t, "db"), Port: 1}, Ingress)
+		if len(got) != 1 || got[0].Near() != near || got[0].Misses[0].Distance != 1 {
+			t.Errorf("want near %v, got %+v", near, got)
+		}
+	}
+}
+
 func TestNearMissesRanked(t *testing.T) {
 	s := newScene(t, world+policies(
 		"{"+db+", ingress: [{from: [{podSelector: {}}], ports: [{port: 80}]}, {from: [{namespaceSelector: {matchLabels: {team: b}}}]}]}",
