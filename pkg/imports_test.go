@@ -32,7 +32,7 @@ var law = map[string][]string{
 		"pkg/diagnosis", "pkg/netfilter", "pkg/netfilter/host", "pkg/netfilter/iptables", "pkg/netpol", "pkg/proxy", "pkg/snapshot",
 		"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml",
 	},
-	"pkg/report": {"pkg/diagnosis", "github.com/fatih/color", "github.com/olekukonko/tablewriter", "github.com/olekukonko/tablewriter/", "golang.org/x/term", "sigs.k8s.io/yaml"},
+	"pkg/report": {"pkg/diagnosis", "github.com/fatih/color", "github.com/olekukonko/tablewriter", "github.com/olekukonko/tablewriter/", "golang.org/x/term", "sigs.k8s.io/yaml/"},
 	"pkg/cluster": {
 		"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/cli-runtime/", "golang.org/x/sync/", "sigs.k8s.io/yaml", "k8s.io/klog/",
 	},

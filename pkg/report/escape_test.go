@@ -58,7 +58,7 @@ func TestWrap(t *testing.T) {
 		{"a-word-that-is-longer-than-the-width", 10, "a-word-tha|t-is-longe|r-than-the|-width"},
 		{"fits exact", 10, "fits exact"},
 	} {
-		if got := strings.Join(wrap(tc.in, tc.width), "|"); got != tc.want {
+		if got := strings.Join(Wrap(tc.in, tc.width), "|"); got != tc.want {
 			t.Errorf("wrap(%q, %d) = %q, want %q", tc.in, tc.width, got, tc.want)
 		}
 	}

@@ -60,7 +60,7 @@ func (p *printer) verbatim(label, text string, extra int) {
 // wrapped writes prose after a head that takes indent columns, and continues
 // at indent.
 func (p *printer) wrapped(head string, indent int, text string) {
-	for i, l := range wrap(text, p.width-indent) {
+	for i, l := range Wrap(text, p.width-indent) {
 		if i > 0 {
 			head = strings.Repeat(" ", indent)
 		}
@@ -68,9 +68,9 @@ func (p *printer) wrapped(head string, indent int, text string) {
 	}
 }
 
-// wrap breaks text at spaces into lines of at most width columns; a word that
+// Wrap breaks text at spaces into lines of at most width columns; a word that
 // is longer than that is cut. It returns at least one line.
-func wrap(text string, width int) []string {
+func Wrap(text string, width int) []string {
 	width = max(width, 10)
 	var lines []string
 	var cur string

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
+)
+
+// ruleKinds are the texts that hold rules of a family.
+func ruleKinds(f netfilter.Family) []snapshot.TextKind {
+	if f == netfilter.IPv6 {
+		return []snapshot.TextKind{snapshot.Ip6tablesSave, snapshot.Ip6tablesLegacySave}
+	}
+	return []snapshot.TextKind{snapshot.IptablesSave, snapshot.IptablesLegacySave}
+}
+
+// ruleset parses the rules of one family in a node's state. What is not
+// understood is noted on stderr; the walk follows it both ways.
+func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter.Ruleset, error) {
+	var parts []*netfilter.Ruleset
+	for _, t := range state.All(ruleKinds(f)...) {
+		switch {
+		case t.Status != snapshot.Done:
+			a.note("%s was not read: %s", t.Kind, t.Why)
+			continue
+		case strings.TrimSpace(t.Content) == "":
+			// Read and empty: no table exists.
+			parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: f}}))
+			continue
+		}
+		source := t.Ref
+		if source == "" {
+			source = string(t.Kind)
+		}
+		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Whole: isWhole(t.Content)})
+		if err != nil {
+			return nil, usageErrorf("%w", err)
+		}
+		for _, p := range problems {
+			a.note("%s: %s", source, p)
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		tool := "iptables-save"
+		if f == netfilter.IPv6 {
+			tool = "ip6tables-save"
+		}
+		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, or of `vipwalk node-state`", tool)
+	}
+	return netfilter.Merge(parts...), nil
+}
+
+// isWhole says whether a text is iptables-save's of all tables: that prints
+// every table that exists, so one that is not there does not exist. -t prints
+// one alone.
+func isWhole(text string) bool {
+	lines := "\n" + text
+	return strings.Contains(lines, "\n*nat") && strings.Contains(lines, "\n*filter")
+}
