@@ -172,7 +172,7 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 	}
 	pr.outcomes = netfilter.Walk(v.rules, v.host, pkt)
 	if p.Service != nil {
-		pr.expect = proxy.Expect(p.Service, p.Slices(), v.proxyNode(), c.kind, f)
+		pr.expect = proxy.ExpectFrom(p.Service, p.Slices(), v.proxyNode(), c.kind, c.addr, f)
 		p.judge(pr)
 	} else {
 		pr.judgeAlone()

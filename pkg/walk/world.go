@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vipwalk/vipwalk/pkg/netpol"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -28,6 +29,7 @@ type world struct {
 	nodeByName      map[string]*corev1.Node
 	nodeByAddress   map[netip.Addr]*corev1.Node
 	views           map[string]*nodeView
+	evaluator       *netpol.Evaluator // see policies
 }
 
 type labelKey struct{ namespace, key, value string }
