@@ -176,7 +176,7 @@ func (n *Node) createObject(ctx context.Context) error {
 			},
 			NodeInfo: corev1.NodeSystemInfo{
 				OperatingSystem: "linux", Architecture: "amd64", OSImage: "Debian GNU/Linux", ContainerRuntimeVersion: "containerd://2.1.0",
-				KubeletVersion: n.cluster.Binaries.Version,
+				KubeletVersion: n.cluster.Binaries.Version, KernelVersion: kernelVersion(),
 			},
 		},
 	}
@@ -191,6 +191,14 @@ func (n *Node) createObject(ctx context.Context) error {
 		return fmt.Errorf("removing the Node's taints: %w", err)
 	}
 	return nil
+}
+
+func kernelVersion() string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(release))
 }
 
 // Command prepares a program to be run on the node, as root. Its working

@@ -20,6 +20,7 @@ const (
 	clients    = "clients"
 	replicas   = 2 // of orders, one on each worker
 	nodePort   = 30021
+	ordersVIP  = "10.96.120.45"
 )
 
 var ordersLabels = map[string]string{"app": "orders"}
@@ -31,7 +32,6 @@ type Scene struct {
 	Cluster          *cluster.Cluster
 	Worker1, Worker2 *cluster.Node
 
-	vip     string // of orders
 	clients map[From]cluster.Client
 }
 
@@ -64,14 +64,13 @@ func (s *Scene) set(ctx context.Context) (err error) {
 	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "orders"},
-		Spec: corev1.ServiceSpec{Selector: ordersLabels, Ports: []corev1.ServicePort{{
+		Spec: corev1.ServiceSpec{ClusterIP: ordersVIP, Selector: ordersLabels, Ports: []corev1.ServicePort{{
 			Name: "http", Port: 80, TargetPort: intstr.FromString("http"),
 		}}},
 	}
-	if service, err = s.Cluster.Client.CoreV1().Services(production).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Cluster.Client.CoreV1().Services(production).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating service orders: %w", err)
 	}
-	s.vip = net.JoinHostPort(service.Spec.ClusterIP, "80")
 	for _, d := range []struct{ namespace, name string }{{production, "orders"}, {clients, "shell"}} {
 		if err := s.deploy(ctx, d.namespace, deployment(d.name, replicas)); err != nil {
 			return err
@@ -176,7 +175,7 @@ func (s *Scene) address(to To) string {
 	case NodePort2:
 		return net.JoinHostPort(s.Worker2.Address, strconv.Itoa(nodePort))
 	}
-	return s.vip
+	return net.JoinHostPort(ordersVIP, "80")
 }
 
 // healTimeout bounds what Break and Heal wait for.

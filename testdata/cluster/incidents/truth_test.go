@@ -17,6 +17,7 @@ import (
 var (
 	update  = flag.Bool("update", false, "write docs/truth.md")
 	traffic = flag.Bool("traffic", false, "make the faults and measure traffic, without vipwalk")
+	rbac    = flag.String("rbac", filepath.Join(root, "docs", "rbac.yaml"), "the ClusterRole that vipwalk runs with")
 )
 
 // root of the main module, seen from this package's directory.
@@ -40,7 +41,10 @@ func TestTruth(t *testing.T) {
 		}
 	}()
 	if !*traffic {
-		if err := scene.Cluster.GrantReader(ctx, filepath.Join(root, "docs", "rbac.yaml")); err != nil {
+		if _, err := scene.Cluster.Vipwalk(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := scene.Cluster.GrantReader(ctx, *rbac); err != nil {
 			t.Fatal(err)
 		}
 	}
