@@ -58,18 +58,16 @@ func (m Machine) Read(ctx context.Context) (*snapshot.NodeState, error) {
 		func(ctx context.Context) []snapshot.Text { return m.rules(ctx, k, ipv4) },
 		func(ctx context.Context) []snapshot.Text { return m.rules(ctx, k, ipv6) },
 		m.addresses,
-		func(context.Context) []snapshot.Text {
-			return []snapshot.Text{m.sysctls(), k.text, m.processes()}
-		},
-		m.proxy,
-		func(context.Context) []snapshot.Text { return m.names() },
+		func(context.Context) []snapshot.Text { return []snapshot.Text{m.sysctls(), k.text} },
 	}
-	texts := make([][]snapshot.Text, len(readers))
+	texts := make([][]snapshot.Text, len(readers), len(readers)+2)
 	var wg sync.WaitGroup
 	for i, read := range readers {
 		wg.Go(func() { texts[i] = read(ctx) })
 	}
 	wg.Wait()
+	// Last, because the rules count the packets of the question.
+	texts = append(texts, m.proxy(ctx), m.names())
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("reading this machine: %w", err)
 	}
