@@ -14,7 +14,7 @@ const (
 	// mostNested bounds undecided and random rules that are met inside each
 	// other.
 	mostNested = 20000
-	// mostJumps bounds jumps inside each other, and gotos in a row.
+	// mostJumps bounds jumps inside each other, with the gotos between them.
 	mostJumps = 512
 )
 
@@ -83,9 +83,10 @@ type frame struct {
 	expr  int
 	// ret is where a RETURN goes; nil is the policy of the base chain. Equal
 	// frames that are returned to are the same pointer.
-	ret   *frame
-	jumps int
-	gotos int
+	ret *frame
+	// via is where a goto came from, nil after a jump.
+	via   *frame
+	jumps int // jumps and gotos that led here
 }
 
 type memoKey struct {
@@ -197,7 +198,7 @@ func (l *leg) carryOn() {
 // base chain's policy.
 func (l *leg) endOfChain() {
 	if cut := l.at.chain.Cut; cut != "" {
-		l.undecided(note{table: l.at.table, chain: l.at.chain, line: l.at.chain.Line, why: cut})
+		l.missing(note{table: l.at.table, chain: l.at.chain, line: l.at.chain.Line, why: cut})
 		return
 	}
 	l.ret()
@@ -224,7 +225,7 @@ func (l *leg) ret() {
 		l.finish(l.result(l.s, Drop))
 	default:
 		n.text, n.why = "", "the chain's policy is not in the input"
-		l.undecided(n)
+		l.missing(n)
 	}
 }
 
@@ -397,25 +398,35 @@ func (l *leg) jump(a JumpTo, r *Rule) {
 	to := l.at.table.chain(a.Chain)
 	if to == nil {
 		here.why = fmt.Sprintf("chain %s is not in the input", a.Chain)
-		l.undecided(here)
+		l.missing(here)
 		return
 	}
-	next := frame{table: l.at.table, chain: to, ret: l.at.ret, jumps: l.at.jumps, gotos: l.at.gotos + 1}
-	if !a.Goto {
-		back := l.at
-		back.rule, back.expr = back.rule+1, 0
-		next.ret, next.jumps, next.gotos = l.intern(back), l.at.jumps+1, 0
-	}
-	loop := to == l.at.chain
-	for f := next.ret; f != nil && !loop; f = f.ret {
-		loop = f.chain == to
-	}
-	if loop || next.jumps > mostJumps || next.gotos > mostJumps {
+	if l.entered(to) || l.at.jumps >= mostJumps {
 		here.why = fmt.Sprintf("the jump to %s is a loop, or too deep: the kernel would refuse it", a.Chain)
 		l.undecided(here)
 		return
 	}
+	next := frame{table: l.at.table, chain: to, jumps: l.at.jumps + 1}
+	if a.Goto {
+		next.ret, next.via = l.at.ret, l.intern(l.at)
+	} else {
+		back := l.at
+		back.rule, back.expr = back.rule+1, 0
+		next.ret = l.intern(back)
+	}
 	l.at = next
+}
+
+// entered says whether the packet is inside the chain already.
+func (l *leg) entered(to *ChainDef) bool {
+	for f := &l.at; f != nil; f = f.ret {
+		for g := f; g != nil; g = g.via {
+			if g.chain == to {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // choose follows each of a Chooser's choices; true to go on with the rule.
@@ -474,6 +485,20 @@ func (l *leg) nat(a Action, r *Rule) {
 	l.done = true
 }
 
+// missing is where rules are that were not read. In a nat chain after routing
+// they can only have rewritten the source; anywhere else they may do anything.
+func (l *leg) missing(n note) {
+	source := l.s.Hook == Postrouting || l.s.Hook == Input
+	if l.base().chain.Base.Kind != NAT || !source {
+		l.undecided(n)
+		return
+	}
+	n.unknown = true
+	l.notes = append(l.notes, n)
+	l.s.srcMaybe = true
+	l.nextStation()
+}
+
 // undecided ends the leg at something that can't be told.
 func (l *leg) undecided(n note) {
 	n.unknown = true
@@ -493,6 +518,9 @@ func (w *walker) giveUp(s *State, why string) result {
 // result is the packet's end as it is now.
 func (w *walker) result(s *State, v Verdict) result {
 	r := result{p: 1, verdict: v, rewritten: s.dnat, masq: s.Masquerade(), mark: s.Mark, hook: s.Hook}
+	if v == Drop || v == Reject {
+		r.masq = False // it does not leave
+	}
 	if !s.DstPortUnknown {
 		r.to = netip.AddrPortFrom(s.Dst, s.DstPort)
 	}

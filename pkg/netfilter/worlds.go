@@ -49,7 +49,7 @@ func (r *result) like(s sameness) (likeness, bool) {
 		l.masq = Unknown
 	}
 	if s == sameEnd {
-		l.to = netip.AddrPort{}
+		l.to, l.masq = netip.AddrPort{}, False
 		return l, r.verdict == Drop || r.verdict == Reject
 	}
 	return l, r.verdict != Undecided

@@ -13,6 +13,7 @@ import (
 // goroutines may both parse a rule; they get equal ones.
 type body struct {
 	source *indexer
+	table  *tableIndex
 	chain  *chainIndex
 	cache  atomic.Pointer[[]atomic.Pointer[netfilter.Rule]]
 	byDst  atomic.Pointer[dstIndex]
@@ -37,7 +38,7 @@ func (b *body) Rule(i int) *netfilter.Rule {
 	if r := (*cache)[i].Load(); r != nil {
 		return r
 	}
-	r, _ := b.source.parseRule(b.place(i))
+	r, _ := b.source.parseRule(b.table, b.place(i))
 	(*cache)[i].Store(r)
 	return r
 }

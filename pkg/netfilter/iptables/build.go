@@ -74,7 +74,7 @@ func (x *indexer) build(t *tableIndex) *netfilter.Table {
 	for i := range t.chains {
 		c := &t.chains[i]
 		b := &t.bodies[i]
-		b.source, b.chain = x, c
+		b.source, b.table, b.chain = x, t, c
 		defs[i] = netfilter.ChainDef{
 			Name: c.name, Declared: c.declared, Line: c.line, Body: b,
 			Base: hooks.hooked(c.name), Cut: x.cut(t, int32(i)),
@@ -121,7 +121,7 @@ func (x *indexer) parseAll() {
 		for i := range t.bodies {
 			b := &t.bodies[i]
 			for j := range b.Len() {
-				if r, p := x.parseRule(b.place(j)); r.Problem != "" {
+				if r, p := x.parseRule(t, b.place(j)); r.Problem != "" {
 					x.problems = append(x.problems, p)
 				}
 			}

@@ -1,9 +1,6 @@
 package iptables
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // token is one argument of a rule.
 type token struct {
@@ -16,7 +13,7 @@ type token struct {
 // lex splits a rule into arguments as iptables-restore does: at blanks, but
 // not inside double quotes, where a backslash takes the next character as it
 // is. It appends to buf.
-func lex(line string, buf []token) ([]token, error) {
+func lex(line string, buf []token) ([]token, *fault) {
 	for i := 0; i < len(line); {
 		if isBlank(line[i]) {
 			i++
@@ -32,7 +29,7 @@ func lex(line string, buf []token) ([]token, error) {
 		}
 		text, end, ok := unquote(line, start, i)
 		if !ok {
-			return buf, fmt.Errorf("column %d: the quote is not closed", i+1)
+			return buf, &fault{i + 1, "the quote is not closed"}
 		}
 		buf = append(buf, token{text: text, col: start + 1, quoted: true})
 		i = end

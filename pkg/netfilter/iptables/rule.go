@@ -9,14 +9,14 @@ import (
 
 // parseRule parses the rule at a place. A rule that isn't wholly understood
 // has a Problem, and may or may not match.
-func (x *indexer) parseRule(at place) (*netfilter.Rule, Problem) {
+func (x *indexer) parseRule(t *tableIndex, at place) (*netfilter.Rule, Problem) {
 	line := x.lineAt(int(at.offset))
 	text := afterCounters(line)
-	p := &ruleParser{rule: netfilter.Rule{Line: int(at.line), Text: text}, shift: x.column(int(at.offset)) - 1 + len(line) - len(text)}
-	p.parse()
-	if p.err == nil && x.brokenLine(at.offset) {
-		p.fail(0, "the input breaks off in this line")
+	p := &ruleParser{table: t, rule: netfilter.Rule{Line: int(at.line), Text: text}, shift: x.column(int(at.offset)) - 1 + len(line) - len(text)}
+	if x.brokenLine(at.offset) {
+		p.fail(len(text), "the input breaks off in this line")
 	}
+	p.parse()
 	if p.err == nil {
 		return &p.rule, Problem{}
 	}
@@ -32,6 +32,7 @@ type fault struct {
 
 // ruleParser reads the arguments of one rule.
 type ruleParser struct {
+	table *tableIndex
 	rule  netfilter.Rule
 	shift int // of columns: what stands before the rule on its line
 	args  []token
@@ -48,10 +49,10 @@ type ruleParser struct {
 // keeps what was understood, plus a match that can't be decided.
 func (p *ruleParser) parse() {
 	var buf [48]token
-	args, err := lex(p.rule.Text, buf[:0])
+	args, fault := lex(p.rule.Text, buf[:0])
 	p.args = args
-	if err != nil {
-		p.fail(1, err.Error())
+	if fault != nil {
+		p.fail(fault.col, fault.message)
 	}
 	p.at = 2 // after -A CHAIN
 	for p.at < len(p.args) {
@@ -71,6 +72,9 @@ func (p *ruleParser) parse() {
 	actions = append(actions, p.target.finish(p)...)
 	if p.err != nil {
 		p.exprs = append(p.exprs, matching(netfilter.Undecidably{Because: p.err.message}))
+		if p.rule.Target == "" { // it may have had one
+			actions = append(actions, doing(netfilter.Opaque{Why: p.err.message}))
+		}
 	}
 	p.rule.Exprs = append(p.exprs, actions...)
 	p.args = nil
@@ -187,7 +191,9 @@ func (p *ruleParser) setTarget(v token, jump bool) {
 		return
 	}
 	p.rule.Target = v.text
-	p.target = target{name: v, isGoto: jump}
+	// A chain may bear the name of a target that this table's tools don't have.
+	_, isChain := p.table.byName[v.text]
+	p.target = target{name: v, isGoto: jump, isChain: isChain && !verdicts[v.text]}
 }
 
 // ofModule gives the option to whom it belongs: what was named last comes

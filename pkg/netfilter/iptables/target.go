@@ -10,8 +10,9 @@ import (
 
 // target is the rule's -j or -g, while its options are being read.
 type target struct {
-	name   token
-	isGoto bool
+	name    token
+	isGoto  bool
+	isChain bool // the table declares a chain of that name
 
 	actions []netfilter.Action
 	to      netfilter.NATRange
@@ -24,6 +25,9 @@ type target struct {
 	reject  string
 	why     string // why the target can't be foretold
 }
+
+// verdicts are the targets whose names no chain can have.
+var verdicts = map[string]bool{"ACCEPT": true, "DROP": true, "RETURN": true, "QUEUE": true}
 
 // noted are the targets after which the packet goes on as it came.
 var noted = map[string]bool{
@@ -47,6 +51,9 @@ var opaque = map[string]string{
 
 // option reads the option if it is one of the target's.
 func (t *target) option(p *ruleParser, o *option) bool {
+	if t.isChain {
+		return false
+	}
 	switch name := t.name.text; name {
 	case "":
 		return false
@@ -230,7 +237,7 @@ func (t *target) finish(p *ruleParser) []netfilter.Expr {
 func (t *target) final(p *ruleParser) []netfilter.Action {
 	one := func(a netfilter.Action) []netfilter.Action { return []netfilter.Action{a} }
 	name := t.name.text
-	if t.isGoto {
+	if t.isGoto || t.isChain {
 		return t.toChain(p)
 	}
 	switch name {
