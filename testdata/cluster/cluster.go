@@ -150,9 +150,17 @@ func (c *Cluster) Stop() error {
 	if c.kubelet != nil {
 		c.kubelet.stop()
 	}
-	for _, n := range c.nodes {
-		errs = append(errs, n.stop())
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, n := range c.nodes { // at once: the end of a PID namespace takes the kernel a second
+		all.Go(func() {
+			err := n.stop()
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
 	}
+	all.Wait()
 	for i := len(c.processes) - 1; i >= 0; i-- {
 		errs = append(errs, c.processes[i].stop())
 	}

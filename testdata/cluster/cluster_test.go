@@ -44,7 +44,7 @@ func TestCluster(t *testing.T) {
 			c.Stop()
 		}
 	}()
-	n1, n2 := addNode(ctx, t, c, "n1"), addNode(ctx, t, c, "n2")
+	n1, n2, n3 := addNode(ctx, t, c, "n1", "iptables"), addNode(ctx, t, c, "n2", "iptables"), addNode(ctx, t, c, "n3", "nftables")
 	web, service := createWeb(ctx, t, c)
 	addr := service.Spec.ClusterIP + ":80"
 
@@ -52,7 +52,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, client := range []cluster.Client{pod, n1.Client(), n2.Client()} {
+	for _, client := range []cluster.Client{pod, n1.Client(), n2.Client(), n3.Client()} {
 		tries := c.Connect(ctx, client, addr, 30)
 		if got := cluster.Tally(tries); got != "answered" {
 			t.Errorf("from %s: %s, want answered: %v", client.Name, got, tries)
@@ -63,7 +63,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("the node is a machine of its own", func(t *testing.T) { checkNode(ctx, t, n1) })
 	t.Run("kube-proxy's pods are there", func(t *testing.T) {
-		if _, err := c.WaitPods(ctx, "kube-system", map[string]string{"k8s-app": "kube-proxy"}, 2, true); err != nil {
+		if _, err := c.WaitPods(ctx, "kube-system", map[string]string{"k8s-app": "kube-proxy"}, 3, true); err != nil {
 			t.Error(err)
 		}
 	})
@@ -81,14 +81,14 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, name string) *cluster.Node {
+func addNode(ctx context.Context, t *testing.T, c *cluster.Cluster, name, mode string) *cluster.Node {
 	t.Helper()
 	began := time.Now()
-	n, err := c.AddNode(ctx, name, "iptables")
+	n, err := c.AddNode(ctx, name, mode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("node %s took %v", name, time.Since(began).Round(time.Millisecond))
+	t.Logf("node %s (%s) took %v", name, mode, time.Since(began).Round(time.Millisecond))
 	return n
 }
 

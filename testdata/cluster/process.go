@@ -98,8 +98,8 @@ func (p *process) stop() error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(10 * time.Second):
-		return fmt.Errorf("stopping %s: process %d is still there after 10 s", p.name, p.cmd.Process.Pid)
+	case <-time.After(20 * time.Second):
+		return fmt.Errorf("stopping %s: process %d is still there after 20 s", p.name, p.cmd.Process.Pid)
 	}
 }
 
