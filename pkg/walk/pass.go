@@ -3,6 +3,7 @@ package walk
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -163,7 +164,9 @@ func (p *Pass) Note(l diagnosis.Layer, m diagnosis.Missing) {
 	if p.notes == nil {
 		p.notes = map[diagnosis.Layer][]diagnosis.Missing{}
 	}
-	p.notes[l] = append(p.notes[l], m)
+	if !slices.Contains(p.notes[l], m) {
+		p.notes[l] = append(p.notes[l], m)
+	}
 }
 
 func (p *Pass) namespaceFlag(r snapshot.Resource) string {

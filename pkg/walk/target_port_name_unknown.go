@@ -26,7 +26,7 @@ var targetPortNameUnknown = &Check{
 		return slices.ContainsFunc(ports, func(sp *corev1.ServicePort) bool { return sp.TargetPort.Type == intstr.String })
 	},
 	Explains: []diagnosis.Code{
-		diagnosis.SlicePortMismatch, diagnosis.NoReadyEndpoint, diagnosis.RejectedAsEmpty, diagnosis.VIPNotProgrammed,
+		diagnosis.SlicePortMismatch, diagnosis.RejectedAsEmpty, diagnosis.VIPNotProgrammed,
 	},
 	Run: func(p *Pass) {
 		index, ports := p.askedPorts()

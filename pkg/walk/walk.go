@@ -134,7 +134,9 @@ func (p *Pass) layerResults(ds []diagnosis.Diagnosis) []diagnosis.LayerResult {
 			res.Status = diagnosis.OK
 		}
 		for _, d := range ds {
-			if d.Layer == l.number && !d.Ignored {
+			// What is only worth knowing changes no status; a layer that does not
+			// exist stays skipped.
+			if d.Layer == l.number && !d.Ignored && d.Severity != diagnosis.Info {
 				res.Status = diagnosis.Worse(res.Status, statusOf(d.Severity))
 			}
 		}
