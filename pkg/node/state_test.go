@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -212,8 +213,8 @@ func FuzzState(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was written is not read: %v", err)
 		}
-		if diff := cmp.Diff(state, again); diff != "" {
-			t.Fatal(diff)
+		if !reflect.DeepEqual(state, again) {
+			t.Fatal(cmp.Diff(state, again))
 		}
 	})
 }
@@ -227,8 +228,8 @@ func FuzzStateContent(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatal(diff)
+		if !reflect.DeepEqual(want, got) {
+			t.Fatal(cmp.Diff(want, got))
 		}
 	})
 }
