@@ -9,8 +9,10 @@ import (
 // Bounds of one walk. The kernel refuses rulesets that loop; a text may hold
 // one all the same.
 const (
-	// mostWork bounds the rules evaluated, and the results handled.
-	mostWork = 4 << 20
+	// mostWork bounds the rules evaluated, and the results handled; a way that
+	// is run by itself counts for as much as runWork rules.
+	mostWork = 8 << 20
+	runWork  = 64
 	// mostNested bounds undecided and random rules that are met inside each
 	// other.
 	mostNested = 20000
@@ -118,6 +120,7 @@ func (w *walker) run(at frame, f Flow) []result {
 	if w.depth >= mostNested {
 		return []result{w.giveUp(s, "too many undecided rules inside each other")}
 	}
+	w.work -= runWork
 	w.depth++
 	l := leg{walker: w, s: s, at: at, share: 1}
 	for !l.done {
@@ -144,7 +147,7 @@ type leg struct {
 
 func (l *leg) step() {
 	if l.work--; l.work <= 0 {
-		l.finish(l.giveUp(l.s, fmt.Sprintf("gave up after %d rules: the ruleset loops or branches too much", mostWork)))
+		l.finish(l.giveUp(l.s, "gave up: the ruleset branches into too many ways"))
 		return
 	}
 	if l.at.chain == nil {
@@ -401,8 +404,13 @@ func (l *leg) jump(a JumpTo, r *Rule) {
 		l.missing(here)
 		return
 	}
-	if l.entered(to) || l.at.jumps >= mostJumps {
-		here.why = fmt.Sprintf("the jump to %s is a loop, or too deep: the kernel would refuse it", a.Chain)
+	switch {
+	case l.entered(to):
+		here.why = fmt.Sprintf("the jump to %s is a loop, which the kernel would refuse", a.Chain)
+	case l.at.jumps >= mostJumps:
+		here.why = fmt.Sprintf("more than %d jumps lead into each other", mostJumps)
+	}
+	if here.why != "" {
 		l.undecided(here)
 		return
 	}

@@ -261,8 +261,8 @@ func (x *indexer) rule(s string, from, line int) {
 		return
 	}
 	name, _ := word(s)
-	if name == "" || strings.HasPrefix(name, `"`) {
-		x.problem(UnknownRule, from, line, "a rule without the name of its chain")
+	if name == "" || strings.Contains(name, `"`) {
+		x.problem(UnknownRule, from, line, "a rule without a chain name that iptables would take")
 		return
 	}
 	t.last = t.chain(name)

@@ -66,7 +66,7 @@ func newModule(name string) module {
 		m.foreign = true
 		why, ok := undecidable[name]
 		if !ok {
-			why = "it is not known to vipwalk"
+			why = "it is not one that the walk knows"
 		}
 		m.exprs = append(m.exprs, matching(netfilter.Undecidably{Because: fmt.Sprintf("match %s can't be decided: %s", name, why)}))
 	}
