@@ -77,8 +77,8 @@ func setup(env *testscript.Env) error {
 	if err := server.AddYAML(objects); err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(env.WorkDir, "kubeconfig")
-	if err := server.WriteKubeconfig(kubeconfig, "default"); err != nil {
+	kubeconfig, err := server.WriteKubeconfig(env.WorkDir, "default")
+	if err != nil {
 		return err
 	}
 	env.Setenv("KUBECONFIG", kubeconfig)

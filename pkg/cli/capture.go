@@ -40,10 +40,10 @@ func (a *app) captureCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			scope := scopeOf(o)
-			scope.Full = true
+			// What the walk reads and no more, so that walking the bundle gives
+			// what walking the cluster would have given.
 			done := a.progress(quiet, "reading %s ...", describe(o))
-			s, err := a.collect(cmd.Context(), &src, scope)
+			s, err := a.collect(cmd.Context(), &src, scopeOf(o))
 			done()
 			if err != nil {
 				return err
@@ -59,7 +59,7 @@ func (a *app) captureCommand() *cobra.Command {
 	fl.StringVarP(&file, "output", "o", "", "the bundle's `FILE`; - for standard output")
 	fl.BoolVar(&force, "force", false, "overwrite FILE")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print nothing")
-	choice.addWhich(fl)
+	choice.add(fl)
 	src.add(fl)
 	return cmd
 }

@@ -125,19 +125,31 @@ func (c criteria) required(r *diagnosis.Report) bool {
 	return true
 }
 
-// refused says whether a layer is unknown because the API would not give what
-// was asked of it (forbidden, failed), as opposed to what nobody asked for.
+// refused says whether a Service could not be looked for at all, or a layer is
+// unknown because the API would not give what was asked of it (forbidden,
+// failed), as opposed to what nobody asked for.
 func refused(r *diagnosis.Report) bool {
 	var reasons []string
+	asked := false // an API, as opposed to files that lack something
 	for _, in := range r.Inputs {
-		if in.Error != "" && in.Kind == "api" {
+		switch {
+		case in.Kind != "api":
+		case in.Error == "":
+			asked = true
+		default:
 			reasons = append(reasons, in.Error)
 		}
+	}
+	if !asked {
+		reasons = nil
 	}
 	if len(reasons) > 0 && len(r.Services) == 0 {
 		return true // nothing was walked, and that may be why
 	}
 	for _, s := range r.Services {
+		if s.Type == "" && s.Verdict == diagnosis.Unknown && len(s.Paths) == 0 {
+			return true // whether there is such a Service could not be told
+		}
 		for _, l := range s.Layers {
 			if l.Status != diagnosis.Unknown {
 				continue

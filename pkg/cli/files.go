@@ -6,8 +6,29 @@ import (
 	"time"
 
 	"github.com/vipwalk/vipwalk/pkg/node"
+	"github.com/vipwalk/vipwalk/pkg/objects"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
+
+// readObjects reads --objects. What was left out or found twice is noted on
+// stderr.
+func (a *app) readObjects(ctx context.Context, f *sourceFlags) (*snapshot.Snapshot, error) {
+	opt := objects.Options{Stdin: a.stdin(ctx)}
+	if f.config.Namespace != nil {
+		opt.Namespace = *f.config.Namespace
+	}
+	s, notes, err := objects.Load(f.objects, opt)
+	if err != nil {
+		return nil, badInput(ctx, err)
+	}
+	for _, n := range notes {
+		a.note("%s", n)
+	}
+	for _, in := range s.Inputs {
+		s.TakenAt = later(s.TakenAt, modified(in.Ref))
+	}
+	return s, nil
+}
 
 // readNodeStates reads --node-state; isNode says whether a name is one of the
 // cluster's nodes, and may be nil.

@@ -55,11 +55,14 @@ func names(fs *pflag.FlagSet) []string {
 func (f *sourceFlags) validate() error {
 	switch {
 	case !slices.Contains([]string{"auto", "true", "false"}, f.local):
-		return usageErrorf("--local=%s", f.local).hint("one of auto, true, false")
+		return usageErrorf("--local=%s: no such mode", f.local).hint("one of auto, true, false")
 	case f.bundle != "" && len(f.objects) > 0:
 		return usageErrorf("--bundle and --objects are both given").hint("a bundle has its own objects; give one of the two")
 	case f.timeout <= 0:
 		return usageErrorf("--timeout %s: give a time above zero", f.timeout)
+	}
+	if _, _, err := f.nodeNames(); err != nil {
+		return err
 	}
 	return f.oneStdin()
 }
@@ -119,16 +122,11 @@ type choiceFlags struct {
 }
 
 func (f *choiceFlags) add(fs *pflag.FlagSet) {
-	f.addWhich(fs)
-	fs.StringVar(&f.port, "port", "", "only this Service port: `NAME|NUM`")
-	fs.StringVar(&f.from, "from", "", "who is calling: pod/NAME, NS/POD, node/NAME, an address, or external (default any pod)")
-}
-
-// addWhich adds the flags that choose Services without asking about them.
-func (f *choiceFlags) addWhich(fs *pflag.FlagSet) {
 	fs.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "every Service of every namespace")
 	fs.BoolVar(&f.all, "all", false, "every Service of the namespace")
 	fs.StringVarP(&f.selector, "selector", "l", "", "the Services that this label `SELECTOR` matches")
+	fs.StringVar(&f.port, "port", "", "only this Service port: `NAME|NUM`")
+	fs.StringVar(&f.from, "from", "", "`CLIENT` that is calling: pod/NAME, NS/POD, node/NAME, an address, or external (default any pod)")
 }
 
 // verdictFlags decide over the exit code.
@@ -150,7 +148,7 @@ func (f *verdictFlags) criteria() (criteria, error) {
 	case f.failOn == "never":
 		c.failOn = ""
 	case c.failOn.Rank() == 0:
-		return c, usageErrorf("--fail-on %q", f.failOn).hint("one of error, warning, info, never")
+		return c, usageErrorf("--fail-on %q: no such severity", f.failOn).hint("one of error, warning, info, never")
 	}
 	for _, word := range strings.Split(f.require, ",") {
 		word = strings.TrimSpace(word)

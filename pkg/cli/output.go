@@ -50,7 +50,7 @@ func formatNames() string {
 
 func (f *outputFlags) validateColor() error {
 	if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
-		return usageErrorf("--color %q", f.color).hint("one of auto, always, never")
+		return usageErrorf("--color %q: no such mode", f.color).hint("one of auto, always, never")
 	}
 	return nil
 }

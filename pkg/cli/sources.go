@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-
 	"github.com/vipwalk/vipwalk/pkg/cluster"
 	"github.com/vipwalk/vipwalk/pkg/node"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -30,7 +28,7 @@ func (a *app) collect(ctx context.Context, f *sourceFlags, scope cluster.Scope) 
 	if err := a.collectNodeStates(ctx, f, s); err != nil {
 		return nil, err
 	}
-	if err := a.collectLocal(timed, f, s); err != nil {
+	if err := a.collectLocal(timed, f, scope, s); err != nil {
 		return nil, err
 	}
 	if s.TakenAt.IsZero() {
@@ -47,8 +45,8 @@ func (a *app) collectObjects(ctx, timed context.Context, f *sourceFlags, scope c
 	case f.bundle != "":
 		part, err = a.readBundle(ctx, f.bundle)
 	case len(f.objects) > 0:
-		part, err = a.readObjects(ctx, f.objects)
-	case f.noAPI():
+		part, err = a.readObjects(ctx, f)
+	case f.noAPI(scope):
 		return nil
 	default:
 		part, err = a.readAPI(timed, f, scope)
@@ -83,12 +81,14 @@ func badInput(ctx context.Context, err error) error {
 }
 
 func (a *app) readAPI(ctx context.Context, f *sourceFlags, scope cluster.Scope) (*snapshot.Snapshot, error) {
+	if !f.hasAPI() {
+		return nil, unknownErrorf("no cluster to ask: no kubeconfig was found (--kubeconfig, KUBECONFIG, ~/.kube/config)").
+			hint("name one, or walk without the API: --bundle FILE, --objects PATH").
+			hint("`demo` needs no cluster")
+	}
 	client, err := cluster.New(f.config, programVersion())
 	if err != nil {
-		if f.hasAPI() {
-			return nil, usageErrorf("%w", err)
-		}
-		return nil, unknownErrorf("%w", err)
+		return nil, usageErrorf("%w", err)
 	}
 	s, err := client.Collect(ctx, scope)
 	switch {
@@ -100,16 +100,35 @@ func (a *app) readAPI(ctx context.Context, f *sourceFlags, scope cluster.Scope) 
 	return nil, unknownErrorf("%w", err).hint("without the API: --bundle FILE, or --objects PATH")
 }
 
+// serviceAccountToken is what a pod has that may ask the API of its cluster.
+const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
 // hasAPI says whether there is any configuration that names an API server.
+// Without one client-go would try http://localhost:8080, where none has been
+// for years. A kubeconfig that cannot be read counts: using it will say why.
 func (f *sourceFlags) hasAPI() bool {
-	_, err := f.config.ToRawKubeConfigLoader().ClientConfig()
-	return !errors.Is(err, genericclioptions.ErrEmptyConfig)
+	if f.config.APIServer != nil && *f.config.APIServer != "" {
+		return true
+	}
+	raw, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil || len(raw.Clusters)+len(raw.Contexts) > 0 || os.Getenv("KUBERNETES_MASTER") != "" {
+		return true
+	}
+	_, err = os.Stat(serviceAccountToken)
+	return err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
 // noAPI says whether to do without the API: where none is configured and the
 // state of a node is to be had.
-func (f *sourceFlags) noAPI() bool {
-	return !f.offline() && (len(f.nodeState) > 0 || f.local == "true" || f.local == "auto" && isRoot()) && !f.hasAPI()
+func (f *sourceFlags) noAPI(scope cluster.Scope) bool {
+	return !f.offline() && (len(f.nodeState) > 0 || f.local == "true" || f.alone(scope)) && !f.hasAPI()
+}
+
+// alone says whether this machine's own state is all that there is to go by.
+// It will do for an address, not for a Service's name.
+func (f *sourceFlags) alone(scope cluster.Scope) bool {
+	return f.local == "auto" && isRoot() && !f.offline() && len(f.nodeState) == 0 &&
+		scope.ResolveAddress && len(scope.Services) == 0 && !f.hasAPI()
 }
 
 // missingKubeconfig is for --kubeconfig with a file that is not there.
@@ -127,8 +146,8 @@ func isRoot() bool { return os.Geteuid() == 0 }
 
 // collectLocal adds this machine's state: always with --local, and of itself
 // where it is one of the cluster's nodes, or where nothing else was given.
-func (a *app) collectLocal(ctx context.Context, f *sourceFlags, s *snapshot.Snapshot) error {
-	alone := f.noAPI() && len(f.nodeState) == 0
+func (a *app) collectLocal(ctx context.Context, f *sourceFlags, scope cluster.Scope, s *snapshot.Snapshot) error {
+	alone := f.alone(scope)
 	if f.local == "false" || f.local == "auto" && (!isRoot() || !alone && len(s.Objects.Nodes) == 0 || f.bundle != "") {
 		return nil
 	}

@@ -80,6 +80,7 @@ func (a *app) trace(ctx context.Context, f *traceFlags) error {
 		return err
 	}
 	h := hostOf(state)
+	h.Fallback = notLocal(state)
 	if h.Local(packet.Src) == netfilter.True && f.in == "" {
 		packet.LocalProcess = true
 	}
@@ -91,8 +92,13 @@ func (a *app) trace(ctx context.Context, f *traceFlags) error {
 		},
 		Outcomes: []diagnosis.Outcome{},
 	}
+	undecided := false
 	for _, o := range netfilter.Walk(rules, h, packet) {
 		t.Outcomes = append(t.Outcomes, reportOutcome(o))
+		undecided = undecided || o.Verdict == netfilter.Undecided
+	}
+	if undecided && !h.AddressesRead() {
+		a.note("the node's own addresses are not in its state; the output of `ip addr` as another --node-state may decide what is unknown")
 	}
 	if f.out.quiet {
 		return nil
@@ -119,7 +125,7 @@ func (f *traceFlags) packet() (netfilter.Packet, error) {
 	case f.from == "" || f.to == "":
 		return p, usageErrorf("trace needs --from IP and --to IP:PORT").hint("for example --from 10.244.1.5 --to 10.96.0.10:53 --proto udp")
 	case !slices.Contains([]netfilter.Protocol{netfilter.TCP, netfilter.UDP, netfilter.SCTP}, p.Protocol):
-		return p, usageErrorf("--proto %q", f.proto).hint("one of tcp, udp, sctp")
+		return p, usageErrorf("--proto %q: no such protocol", f.proto).hint("one of tcp, udp, sctp")
 	case f.in != "" && f.localProcess:
 		return p, usageErrorf("--in and --local-process are both given").hint("a packet of a local process comes in by no interface")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -51,6 +52,43 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, or of `vipwalk node-state`", tool)
 	}
 	return netfilter.Merge(parts...), nil
+}
+
+// notLocal answers for addresses when the node's own were not read. A cluster
+// IP is no node's: kube-proxy's chain KUBE-SERVICES names those, as opposed to
+// external and load balancer addresses, which may be. Nothing is known of any
+// other address.
+func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
+	clusterIPs := map[netip.Addr]bool{}
+	for _, t := range state.All(append(ruleKinds(netfilter.IPv4), ruleKinds(netfilter.IPv6)...)...) {
+		for line := range strings.Lines(t.Content) {
+			if a, ok := clusterIP(line); ok {
+				clusterIPs[a] = true
+			}
+		}
+	}
+	return func(a netip.Addr) netfilter.Tri {
+		if clusterIPs[a] {
+			return netfilter.False
+		}
+		return netfilter.Unknown
+	}
+}
+
+// clusterIP is the address of a rule that kube-proxy wrote for a cluster IP.
+func clusterIP(line string) (netip.Addr, bool) {
+	i := strings.Index(line, "-A KUBE-SERVICES ") // counters may come first
+	if i < 0 || !strings.Contains(line, " cluster IP\"") && !strings.Contains(line, " has no endpoints\"") {
+		return netip.Addr{}, false
+	}
+	fields := strings.Fields(line[i:])
+	for j := range fields[:len(fields)-1] {
+		if fields[j] == "-d" && fields[j-1] != "!" {
+			p, err := netip.ParsePrefix(fields[j+1])
+			return p.Addr(), err == nil && p.IsSingleIP()
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // isWhole says whether a text is iptables-save's of all tables: that prints
