@@ -43,7 +43,7 @@ var tools = []*tool{
 	{name: "ipset save", begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
 	{name: "ipset list", begins: regexp.MustCompile(`^Name: \S+$`)},
 	{name: "conntrack -L", begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
-	{name: "kubectl", begins: regexp.MustCompile(`^(\{\s*)?"?(apiVersion|kind)"?:`)},
+	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
 
 var toolSave = &tool{name: "iptables-save"}

@@ -149,6 +149,7 @@ func TestReadFilesErrors(t *testing.T) {
 		{"ipvsadm -Sn", "-A -t 10.96.0.1:443 -s rr\n-a -t 10.96.0.1:443 -r 10.0.0.1:6443 -m -w 1\n", "recognised as `ipvsadm -Sn`"},
 		{"conntrack", "tcp      6 119 SYN_SENT src=172.18.0.1 dst=10.10.10.10 sport=60000 dport=80 [UNREPLIED] src=1.2.3.4 dst=1.2.3.4 sport=1 dport=2\n", "recognised as `conntrack -L`"},
 		{"objects", "apiVersion: v1\nkind: Service\n", "give them with --objects"},
+		{"objects in JSON", "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\"\n}\n", "line 2: Kubernetes objects"},
 		{"half a state", stateHead + "\nwhat is this\nat: x\n", "line 2: expected a field"},
 	}
 	for _, tt := range tests {
