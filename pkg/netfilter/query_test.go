@@ -225,12 +225,12 @@ func TestBranching(t *testing.T) {
 func TestDeep(t *testing.T) {
 	host, p := testHost(), forwarded()
 	var unknown, ladder []string
-	for i := range 30000 {
+	for i := range 12000 {
 		unknown = append(unknown, fmt.Sprintf("-A FORWARD -m set --match-set s%d src -j DROP", i))
 	}
 	got := netfilter.Walk(parse(t, table("filter", unknown...)+table("nat"), iptables.Options{}), host, p)
 	if len(got) != 1 || got[0].Verdict != netfilter.Undecided || len(got[0].Unknowns) == 0 || len(got[0].Unknowns) > 100 {
-		t.Errorf("30000 unknown rules: %v", short(got))
+		t.Errorf("12000 unknown rules: %v", short(got))
 	}
 	ladder = append(ladder, "-A FORWARD -j C0")
 	for i := range 3000 {

@@ -136,7 +136,7 @@ func disagreed(left []result, u note) (result, bool) {
 }
 
 // mostReasons bounds the undecidable rules that one outcome lists.
-const mostReasons = 64
+const mostReasons = 32
 
 func addReasons(reasons []note, t *trail) []note {
 	for ; t != nil && len(reasons) < mostReasons; t = t.next {
