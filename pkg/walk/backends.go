@@ -3,6 +3,7 @@ package walk
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -36,8 +37,8 @@ func (p *Pass) backends() []backend {
 	eps := p.Endpoints()
 	for _, pod := range p.SelectedPods() {
 		b := backend{pod: pod}
-		for i := range eps {
-			if e := &eps[i]; !taken[i] && belongs(e, pod) {
+		for _, i := range p.endpointsOf(pod) {
+			if e := &eps[i]; !taken[i] {
 				taken[i] = true
 				if b.ep == nil || e.Ready {
 					b.ep = e
@@ -64,11 +65,24 @@ func (p *Pass) backends() []backend {
 	return out
 }
 
-func belongs(e *Endpoint, pod *corev1.Pod) bool {
-	if e.Pod != nil {
-		return e.Pod == pod
+// endpointsOf lists the indices of a pod's endpoints: those that refer to it,
+// and those that have its address and refer to no pod that is known.
+func (p *Pass) endpointsOf(pod *corev1.Pod) []int {
+	if p.facts.byPod == nil {
+		p.facts.byPod, p.facts.byAddr = map[*corev1.Pod][]int{}, map[netip.Addr][]int{}
+		for i, e := range p.Endpoints() {
+			if e.Pod != nil {
+				p.facts.byPod[e.Pod] = append(p.facts.byPod[e.Pod], i)
+			} else if e.Addr.IsValid() {
+				p.facts.byAddr[e.Addr] = append(p.facts.byAddr[e.Addr], i)
+			}
+		}
 	}
-	return slices.Contains(podAddrs(pod), e.Addr)
+	out := slices.Clone(p.facts.byPod[pod])
+	for _, a := range podAddrs(pod) {
+		out = append(out, p.facts.byAddr[a]...)
+	}
+	return out
 }
 
 // notReady are the backends that the slices do not offer and whose pods are

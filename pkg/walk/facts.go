@@ -15,6 +15,9 @@ import (
 type facts struct {
 	selected  *[]*corev1.Pod
 	endpoints *[]Endpoint
+	// byPod and byAddr index endpoints; see endpointsOf.
+	byPod  map[*corev1.Pod][]int
+	byAddr map[netip.Addr][]int
 }
 
 // SelectedPods are the pods that the Service's selector matches and that have

@@ -141,6 +141,7 @@ var incidents = []incident{
 	{name: "paused before its first rollout", edits: []edit{scale(2), func(c cluster) { c.deployment().Spec.Paused = true; c.Objects.ReplicaSets = nil }}, roots: []string{"VIP103 error"}, one: fail, two: fail, says: []string{"it is paused", "kubectl rollout resume deployment/web -n shop"}},
 	{name: "a DaemonSet that fits no node", edits: []edit{scale(0), func(c cluster) {
 		d := c.deployment()
+		d.UID = "uid-daemonset"
 		c.Objects.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: d.ObjectMeta, Spec: appsv1.DaemonSetSpec{Selector: d.Spec.Selector, Template: d.Spec.Template}}}
 		c.Objects.Deployments = nil
 	}}, roots: []string{"VIP103 error"}, one: fail, two: fail, says: []string{"daemonset/web is to run on 0 nodes"}},
@@ -149,6 +150,11 @@ var incidents = []incident{
 		unready(p)
 		c.deployment().Spec.Replicas = ptr(int32(0))
 	})}, roots: []string{"VIP103 error"}, folded: []string{"VIP202 error"}, one: fail, two: fail},
+	{name: "not VIP103: a DaemonSet's manifest does not tell where it fits", edits: []edit{scale(0), func(c cluster) {
+		d := c.deployment()
+		c.Objects.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: d.ObjectMeta, Spec: appsv1.DaemonSetSpec{Selector: d.Spec.Selector, Template: d.Spec.Template}}}
+		c.Objects.Deployments = nil
+	}}, roots: []string{"VIP102 error"}, one: fail, two: fail},
 	{name: "not VIP103: another workload is at zero", edits: []edit{func(c cluster) {
 		d := *c.deployment().DeepCopy()
 		d.Name, d.Spec.Replicas = "web-canary", ptr(int32(0))
@@ -312,6 +318,15 @@ var incidents = []incident{
 		c.slice().Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(false), Terminating: ptr(true)}
 		c.deletePods("web-2")
 	}}},
+
+	{name: "all pods were replaced, and the slices do not follow", edits: []edit{func(c cluster) {
+		c.deletePods("web-1", "web-2")
+		for name, ip := range map[string]string{"web-3": "10.244.1.8", "web-4": "10.244.2.8"} {
+			pod := readyPod("shop", name, ip, "worker-1")
+			pod.Labels = map[string]string{"app": "web"}
+			c.Objects.Pods = append(c.Objects.Pods, pod)
+		}
+	}}, roots: []string{"VIP204 error"}, folded: []string{"VIP205 error"}, two: fail, says: []string{"2 addresses in the EndpointSlices that no living pod has", "kubectl get lease kube-controller-manager", "notSimulated"}},
 
 	// VIP206
 	{name: "the slice has no port", edits: []edit{func(c cluster) { c.slice().Ports = nil }}, roots: []string{"VIP206 error"}, two: fail, says: []string{"no EndpointSlice has a port for port 80, so its 2 endpoints count for nothing", "confirmed"}},

@@ -31,7 +31,7 @@ func summariseEndpoints(p *Pass) Summary {
 	because := p.becauseOf(diagnosis.LayerSelector)
 	switch {
 	case usable > 0:
-		return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%d/%d ready", ready, all)}
+		return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%d/%d ready", ready, all) + p.briefly(diagnosis.LayerEndpoints)}
 	case ready > 0:
 		return Summary{Status: diagnosis.Fail, Text: fmt.Sprintf("%d/%d ready, but on no port that the Service asks for", ready, all), Because: because}
 	case p.draining() > 0:

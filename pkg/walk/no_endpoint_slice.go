@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -55,19 +56,7 @@ var readyPodMissing = &Check{
 		if len(p.Slices()) == 0 {
 			return
 		}
-		var missing []*corev1.Pod
-		said := ""
-		for _, pod := range p.eligiblePods() {
-			e := p.endpointOf(pod)
-			if e != nil && e.Ready {
-				continue
-			}
-			missing = append(missing, pod)
-			said = "in no slice"
-			if e != nil {
-				said = "not ready in endpointslice/" + e.Slice.Name
-			}
-		}
+		missing, said := p.unoffered()
 		if len(missing) == 0 {
 			return
 		}
@@ -81,12 +70,36 @@ var readyPodMissing = &Check{
 			},
 			Fixes: []Proposal{p.controllerFix()},
 		}
-		if ready, _ := p.ReadyEndpoints(); ready > 0 {
-			f.Severity = diagnosis.Warning // others serve
+		if p.othersServe() {
+			f.Severity = diagnosis.Warning
 		}
 		p.sliceEvents(&f)
 		p.Report(f)
 	},
+}
+
+// unoffered are the eligible pods that no slice offers, and how the slices
+// have the last of them.
+func (p *Pass) unoffered() (missing []*corev1.Pod, said string) {
+	for _, pod := range p.eligiblePods() {
+		e := p.endpointOf(pod)
+		if e != nil && e.Ready {
+			continue
+		}
+		missing, said = append(missing, pod), "in no slice"
+		if e != nil {
+			said = "not ready in endpointslice/" + e.Slice.Name
+		}
+	}
+	return missing, said
+}
+
+// othersServe says whether a ready endpoint is a living pod's.
+func (p *Pass) othersServe() bool {
+	return slices.ContainsFunc(p.Endpoints(), func(e Endpoint) bool {
+		why, _ := p.staleWhy(e)
+		return e.Ready && e.Addr.IsValid() && why == ""
+	})
 }
 
 // eligiblePods are the selected pods that ought to be ready endpoints by now.
@@ -122,9 +135,8 @@ func (p *Pass) freshPods() int {
 // endpointOf is the pod's best endpoint, nil where no slice has it.
 func (p *Pass) endpointOf(pod *corev1.Pod) *Endpoint {
 	var found *Endpoint
-	eps := p.Endpoints()
-	for i := range eps {
-		if e := &eps[i]; belongs(e, pod) && (found == nil || e.Ready) {
+	for _, i := range p.endpointsOf(pod) {
+		if e := &p.Endpoints()[i]; found == nil || e.Ready {
 			found = e
 		}
 	}

@@ -57,7 +57,7 @@ func (w *world) observe(p *Pass) observed {
 
 // try walks the Service as it would be after one fix.
 func (w *world) try(p *Pass, before observed, i int, pr *Proposal) diagnosis.Simulation {
-	s := w.snap.Clone()
+	s := cloneFor(w.snap, p.Service.Namespace)
 	if err := pr.Change(s); err != nil {
 		return diagnosis.Simulation{Status: diagnosis.NotSimulated, Why: err.Error()}
 	}

@@ -20,7 +20,8 @@ var staleEndpoint = &Check{
 	Applies: func(p *Pass) bool {
 		return hasEndpointsLayer(p) && (len(p.Service.Spec.Selector) > 0 || slices.ContainsFunc(p.Endpoints(), p.refersToPod))
 	},
-	Explains: []diagnosis.Code{diagnosis.StaleBackend},
+	// A controller that is behind leaves the old in and the new out.
+	Explains: []diagnosis.Code{diagnosis.StaleBackend, diagnosis.ReadyPodMissing},
 	Run: func(p *Pass) {
 		var stale []staleFound
 		ready := 0
@@ -129,6 +130,9 @@ func (p *Pass) reportStale(stale []staleFound, ready int) {
 // pods that live. One that a person made is theirs to correct.
 func (p *Pass) freshSlice(sl *discoveryv1.EndpointSlice) Proposal {
 	ns, service := p.Service.Namespace, p.Service.Name
+	if missing, _ := p.unoffered(); len(missing) > 0 {
+		return p.controllerFix() // ready pods are missing too: deleting the slice would take the good ones away
+	}
 	if !controllerManaged(sl) || len(p.Service.Spec.Selector) == 0 {
 		return Proposal{
 			Fix: diagnosis.Fix{

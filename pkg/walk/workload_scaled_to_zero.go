@@ -32,6 +32,9 @@ var workloadScaledToZero = &Check{
 			if len(p.SelectedPods()) > 0 && wl.want > 0 {
 				continue // its pods are being replaced; layer 2 says so
 			}
+			if wl.kind == "DaemonSet" && wl.meta.UID == "" {
+				continue // a manifest: its status says nothing of how many nodes it fits
+			}
 			p.reportNoPods(wl)
 		}
 	},
