@@ -253,13 +253,23 @@ func inputs(s *snapshot.Snapshot) []diagnosis.Input {
 		if rd.Status != snapshot.Failed {
 			continue
 		}
-		d := diagnosis.Input{Kind: "api", Ref: string(rd.Resource), Error: rd.Why}
+		d := diagnosis.Input{Kind: objectsKind(s), Ref: string(rd.Resource), Error: rd.Why}
 		if rd.Namespace != "" {
 			d.Ref += " in " + rd.Namespace
 		}
 		out = append(out, d)
 	}
 	return out
+}
+
+// objectsKind is the kind of input that the objects came by.
+func objectsKind(s *snapshot.Snapshot) string {
+	for _, in := range s.Inputs {
+		if in.Kind == "api" || in.Kind == "objects" {
+			return in.Kind
+		}
+	}
+	return "bundle"
 }
 
 func summarise(services []diagnosis.Service) diagnosis.Summary {
