@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
@@ -68,10 +69,15 @@ type indexer struct {
 	legacy   bool
 	guess    *netfilter.Family // what the rules of the whole text tell
 	problems []Problem
+	parsers  sync.Pool // of *ruleParser
 }
 
 func newIndexer(text string, opt Options) *indexer {
-	return &indexer{text: text, opt: opt, rules: make([]place, 0, strings.Count(text, "\n")+1)}
+	return &indexer{
+		text: text, opt: opt,
+		rules:   make([]place, 0, strings.Count(text, "\n")+1),
+		parsers: sync.Pool{New: func() any { return &ruleParser{} }},
+	}
 }
 
 // index is the one pass over the text.

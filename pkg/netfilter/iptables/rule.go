@@ -12,16 +12,23 @@ import (
 func (x *indexer) parseRule(t *tableIndex, at place) (*netfilter.Rule, Problem) {
 	line := x.lineAt(int(at.offset))
 	text := afterCounters(line)
-	p := &ruleParser{table: t, rule: netfilter.Rule{Line: int(at.line), Text: text}, shift: x.column(int(at.offset)) - 1 + len(line) - len(text)}
+	p := x.parsers.Get().(*ruleParser)
+	defer x.parsers.Put(p)
+	*p = ruleParser{
+		table: t, rule: netfilter.Rule{Line: int(at.line), Text: text},
+		args: p.args[:0], match: p.match[:0], // their memory serves again
+	}
 	if x.brokenLine(at.offset) {
 		p.fail(len(text), "the input breaks off in this line")
 	}
 	p.parse()
+	r := p.rule
 	if p.err == nil {
-		return &p.rule, Problem{}
+		return &r, Problem{}
 	}
-	p.rule.Problem = p.err.message
-	return &p.rule, Problem{UnknownRule, int(at.line), p.err.col + p.shift, line, p.err.message}
+	r.Problem = p.err.message
+	shift := x.column(int(at.offset)) - 1 + len(line) - len(text) // what stands before the rule
+	return &r, Problem{UnknownRule, int(at.line), p.err.col + shift, line, p.err.message}
 }
 
 // fault is what is wrong in a rule, and where.
@@ -34,7 +41,6 @@ type fault struct {
 type ruleParser struct {
 	table *tableIndex
 	rule  netfilter.Rule
-	shift int // of columns: what stands before the rule on its line
 	args  []token
 	at    int
 	err   *fault
@@ -48,8 +54,7 @@ type ruleParser struct {
 // parse turns the rule's text into expressions. Whatever is wrong, the rule
 // keeps what was understood, plus a match that can't be decided.
 func (p *ruleParser) parse() {
-	var buf [48]token
-	args, fault := lex(p.rule.Text, buf[:0])
+	args, fault := lex(p.rule.Text, p.args)
 	p.args = args
 	if fault != nil {
 		p.fail(fault.col, fault.message)
@@ -77,7 +82,6 @@ func (p *ruleParser) parse() {
 		}
 	}
 	p.rule.Exprs = append(p.exprs, actions...)
-	p.args = nil
 }
 
 func matching(m netfilter.Match) netfilter.Expr { return netfilter.Expr{Match: m} }
