@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +15,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/vipwalk/vipwalk/docs"
 	"github.com/vipwalk/vipwalk/internal/apitest"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
@@ -110,8 +115,35 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%s exits with %d, want %d", strings.Join(args[1:], " "), got, want)
 	}
+	keepsToSchema(ts, ts.ReadFile("stdout"))
 	if trace := ts.ReadFile("stderr"); strings.Contains(trace, "goroutine ") || strings.Contains(trace, "panic:") {
 		ts.Fatalf("a stack trace on stderr")
+	}
+}
+
+// keepsToSchema holds every JSON report that a script prints to its schema.
+func keepsToSchema(ts *testscript.TestScript, out string) {
+	var head struct{ Kind string }
+	if json.Unmarshal([]byte(out), &head) != nil {
+		return
+	}
+	name, ok := map[string]string{"WalkReport": "walkreport", "TraceReport": "tracereport"}[head.Kind]
+	if !ok {
+		return
+	}
+	text, err := fs.ReadFile(docs.FS, "schema/"+name+".json")
+	ts.Check(err)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	ts.Check(err)
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	ts.Check(c.AddResource(name, doc))
+	schema, err := c.Compile(name)
+	ts.Check(err)
+	report, err := jsonschema.UnmarshalJSON(strings.NewReader(out))
+	ts.Check(err)
+	if err := schema.Validate(report); err != nil {
+		ts.Fatalf("the report does not keep to docs/schema/%s.json: %v", name, err)
 	}
 }
 
