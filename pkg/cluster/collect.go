@@ -29,7 +29,7 @@ func (c *Client) Collect(ctx context.Context, scope Scope) (*snapshot.Snapshot, 
 	// client-go logs to stderr what it also returns.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	k := &collection{client: c, scope: &scope, asked: map[request]bool{}}
-	k.snap = &snapshot.Snapshot{TakenAt: c.now().UTC()}
+	k.snap = &snapshot.Snapshot{TakenAt: c.now().UTC().Round(0)} // without the monotonic clock, as it is in a bundle
 	k.snap.Inputs = []snapshot.Input{{Kind: "api", Ref: c.server, At: k.snap.TakenAt}}
 	for range MaxRounds {
 		batch := k.next()
@@ -78,13 +78,15 @@ func (k *collection) next() []request {
 	return batch
 }
 
-// budget is how many requests may be sent. Each Service or namespace beyond
-// the first adds to it; a walk of everything has none.
+// budget is how many requests may be sent. Only a walk of one Service has one;
+// that of many asks for no more of each namespace.
 func (k *collection) budget() int {
-	if k.scope.Full || k.scope.everywhere() {
-		return -1
+	s := k.scope
+	one := len(s.Services) == 1 || len(s.Services) == 0 && s.ResolveAddress
+	if one && len(s.Namespaces) == 0 && !s.Full && !s.everywhere() {
+		return MaxRequests
 	}
-	return MaxRequests + 8*max(0, len(k.scope.namespaces())-1)
+	return -1
 }
 
 // answer is what came back for a request.
@@ -111,9 +113,10 @@ func (k *collection) run(ctx context.Context, batch []request) error {
 		return err
 	}
 	for i, r := range batch {
-		k.snap.Objects.Merge(&answers[i].objects)
+		k.snap.Objects.Append(&answers[i].objects)
 		k.snap.Reads.Add(outcome(r, answers[i].err))
 	}
+	k.snap.Objects.Sort()
 	return nil
 }
 

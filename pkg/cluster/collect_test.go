@@ -332,6 +332,10 @@ func TestCollectForbidden(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
+		cm := snap.Reads.Object(snapshot.ConfigMaps, "kube-system", "kube-proxy")
+		if want := "kubectl create role vipwalk-configmaps -n kube-system --verb=get --resource=configmaps --resource-name=kube-proxy &&"; !strings.HasPrefix(cm.Supply, want) {
+			t.Errorf("supply %q, want %q", cm.Supply, want)
+		}
 		if len(snap.Reads) < 8 || len(s.Requests()) > cluster.MaxRequests {
 			t.Errorf("%d reads, %d requests", len(snap.Reads), len(s.Requests()))
 		}
@@ -363,6 +367,24 @@ func TestCollectLeavesOutWhatTheBudgetForbids(t *testing.T) {
 	}
 	if got := snap.Reads.Of(snapshot.Events, "shop"); got.Status != snapshot.Failed || !strings.Contains(got.Why, "12 requests") || got.Supply == "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestCollectOfANamespaceHasNoBudget: a Service of each sort calls for
+// everything, and nothing is left out.
+func TestCollectOfANamespaceHasNoBudget(t *testing.T) {
+	s := apitest.New(t, world(service("shop", "typo", nil), service("shop", "bare", func(s *corev1.Service) { s.Spec.Selector = nil }))...)
+	snap, err := client(t, s).Collect(t.Context(), cluster.Scope{Namespaces: []string{"shop"}, ClientPod: &types.NamespacedName{Namespace: "other", Name: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range snap.Reads {
+		if r.Status != snapshot.Done {
+			t.Errorf("%+v", r)
+		}
+	}
+	if !snap.Reads.Has(snapshot.Endpoints, "shop") || !snap.Reads.Has(snapshot.Deployments, "shop") || snap.Reads.Has(snapshot.Pods, "") {
+		t.Errorf("reads: %+v", snap.Reads)
 	}
 }
 

@@ -98,16 +98,16 @@ func userOf(why string) string {
 func allow(r request, user string) string {
 	plural, _, _ := strings.Cut(string(r.resource), ".")
 	name := "vipwalk-" + plural
-	verbs := "get,list"
+	verbs, resource := "get,list", string(r.resource)
 	if r.name != "" {
-		verbs = "get"
+		verbs, resource = "get", resource+" --resource-name="+r.name
 	}
 	if r.namespace == "" {
 		return fmt.Sprintf("kubectl create clusterrole %[1]s --verb=%[2]s --resource=%[3]s && kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --user=%[4]s   # or docs/rbac.yaml, which has every rule",
-			name, verbs, r.resource, user)
+			name, verbs, resource, user)
 	}
 	return fmt.Sprintf("kubectl create role %[1]s -n %[5]s --verb=%[2]s --resource=%[3]s && kubectl create rolebinding %[1]s -n %[5]s --role=%[1]s --user=%[4]s   # or docs/rbac.yaml, which has every rule",
-		name, verbs, r.resource, user, r.namespace)
+		name, verbs, resource, user, r.namespace)
 }
 
 // show is the kubectl command that asks for the same.

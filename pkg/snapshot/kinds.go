@@ -21,6 +21,9 @@ type slot interface {
 	length(*Objects) int
 	// clone appends deep copies of one's list to the other's.
 	clone(from, to *Objects)
+	// append appends one's list to the other's; the objects share what they
+	// point to.
+	append(from, to *Objects)
 	// encode returns each object as JSON, with apiVersion and kind.
 	encode(*Objects) ([]json.RawMessage, error)
 	decode(json.RawMessage, *Objects) (metav1.Object, error)
@@ -135,6 +138,11 @@ func (s slotOf[T, P]) clone(from, to *Objects) {
 	}
 }
 
+func (s slotOf[T, P]) append(from, to *Objects) {
+	dst := s.list(to)
+	*dst = append(*dst, *s.list(from)...)
+}
+
 func (s slotOf[T, P]) encode(o *Objects) ([]json.RawMessage, error) {
 	list := *s.list(o)
 	out := make([]json.RawMessage, 0, len(list))
@@ -196,6 +204,14 @@ func (o *Objects) Add(obj runtime.Object) bool {
 		}
 	}
 	return false
+}
+
+// Append appends another's objects, unsorted. They share what they point to:
+// it is for objects that the other gives away.
+func (o *Objects) Append(other *Objects) {
+	for _, s := range slots {
+		s.append(other, o)
+	}
 }
 
 // Merge appends deep copies of another's objects, and sorts; of two objects

@@ -323,6 +323,11 @@ func TestAddAndMerge(t *testing.T) {
 	if diff := cmp.Diff([]string{"a/9 ", "b/1 ", "b/2 new"}, got); diff != "" {
 		t.Error(diff)
 	}
+	var given Objects
+	given.Append(&o)
+	if len(given.Pods) != len(o.Pods) || len(given.Nodes) != 1 {
+		t.Errorf("appended: %+v", given)
+	}
 	other := Objects{Pods: []corev1.Pod{*pod("b", "1", "other"), *pod("c", "1", "")}}
 	o.Merge(&other)
 	if len(o.Pods) != 4 || o.Pods[1].Spec.NodeName != "other" {
