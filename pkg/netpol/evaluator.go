@@ -10,6 +10,7 @@ package netpol
 
 import (
 	"net/netip"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -39,6 +40,8 @@ type Evaluator struct {
 	podByIP    map[netip.Addr]*pod
 	nodeByIP   map[netip.Addr]string
 	nodeAddrs  map[string][]netip.Addr
+	// reached caches selects by *peerItem; it alone changes after New.
+	reached sync.Map
 }
 
 // isolation is which policies isolate a pod in one direction.

@@ -72,12 +72,18 @@ func (q *query) otherWord() string {
 }
 
 // selects counts the pods that a peer of a policy in that namespace reaches.
-func (e *Evaluator) selects(p *peerItem, own string) (n int) {
+// An item belongs to one policy, so that own goes with it.
+func (e *Evaluator) selects(p *peerItem, own string) int {
+	if n, known := e.reached.Load(p); known {
+		return n.(int)
+	}
+	n := 0
 	for _, candidate := range e.live {
 		if p.matchNamespace(e, candidate.namespace, own).grade == yes && (p.pods == nil || p.pods.matches(candidate.labels)) {
 			n++
 		}
 	}
+	e.reached.Store(p, n)
 	return n
 }
 

@@ -3,6 +3,7 @@ package walk
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -32,23 +33,61 @@ func policyEvidence(r netpol.PolicyRef, field, quote string) diagnosis.Evidence 
 
 // denialEvidence quotes, for a direction that refuses, every policy that
 // isolates there with what its rules admit, and the labels of both ends.
-func (p *Pass) denialEvidence(f policyFault, d netpol.Direction) []diagnosis.Evidence {
-	var out []diagnosis.Evidence
-	for _, r := range isolatingPolicies(f.flows, d) {
-		pol := p.policies().Policy(r)
-		if pol == nil {
-			continue
-		}
-		out = append(out, policyEvidence(r, "spec", policyQuote(pol, d)))
-	}
-	fl := f.flows[0]
-	if fl.client.pod != nil {
-		out = append(out, podEvidence(fl.client.pod, ".metadata.labels", "client labels "+labelsQuote(fl.client.pod)))
-	}
-	if fl.backend.pod != nil {
-		out = append(out, podEvidence(fl.backend.pod, ".metadata.labels", "backend labels "+labelsQuote(fl.backend.pod)))
+func (p *Pass) denialEvidence(flows []*policyFlow, d netpol.Direction) []diagnosis.Evidence {
+	out := p.policiesEvidence(flows, d)
+	fl := flows[0]
+	out = append(out, p.callerEvidence(fl.client)...)
+	if pod := fl.backend.pod; pod != nil {
+		out = append(out, podEvidence(pod, ".metadata.labels", "backend labels "+labelsQuote(pod)))
 	}
 	return out
+}
+
+// maxPoliciesQuoted bounds how many policies one diagnosis quotes.
+const maxPoliciesQuoted = 8
+
+func (p *Pass) policiesEvidence(flows []*policyFlow, d netpol.Direction) []diagnosis.Evidence {
+	var out []diagnosis.Evidence
+	for _, r := range isolatingPolicies(flows, d) {
+		if pol := p.policies().Policy(r); pol != nil && len(out) < maxPoliciesQuoted {
+			out = append(out, policyEvidence(r, "spec", policyQuote(pol, d)))
+		}
+	}
+	return out
+}
+
+// callerEvidence is what policies see of a client.
+func (p *Pass) callerEvidence(c *policyClient) []diagnosis.Evidence {
+	switch {
+	case c.pod != nil && c.pod.Name != "":
+		e := podEvidence(c.pod, ".metadata.labels", "client labels "+labelsQuote(c.pod))
+		if c.pod.Spec.HostNetwork {
+			e = podEvidence(c.pod, ".spec.hostNetwork", "true: policies see its node's address")
+		}
+		return []diagnosis.Evidence{e}
+	case c.masked != "":
+		return []diagnosis.Evidence{p.serviceField(".spec.externalTrafficPolicy", c.masked+" (here "+c.node+")")}
+	case c.node != "":
+		return []diagnosis.Evidence{{
+			Source: "node/" + c.node + " .status.addresses", Ref: "node/" + c.node, Quote: addrsText(nodeAddresses(p.nodeByName[c.node])),
+			Command: kubectl("get", "node", c.node, "-o", "jsonpath={.status.addresses}"),
+		}}
+	}
+	return nil
+}
+
+// openEvidence points at the rule that admits a flow, where one does.
+func (p *Pass) openEvidence(f *policyFlow) []diagnosis.Evidence {
+	if f == nil || f.decision.Ingress.AllowedBy == nil {
+		return nil
+	}
+	by := *f.decision.Ingress.AllowedBy
+	pol := p.policies().Policy(by.Policy)
+	if pol == nil || by.Rule >= len(pol.Spec.Ingress) {
+		return nil
+	}
+	return []diagnosis.Evidence{policyEvidence(by.Policy, fmt.Sprintf("spec.ingress[%d]", by.Rule),
+		fmt.Sprintf("admits %s to %s: %s", f.client.label, f.backend.label(), cut(compactJSON(pol.Spec.Ingress[by.Rule]))))}
 }
 
 func labelsQuote(pod *corev1.Pod) string {
@@ -69,25 +108,46 @@ func policyQuote(pol *networkingv1.NetworkPolicy, d netpol.Direction) string {
 	if n == 0 {
 		rules = "no rule, which refuses all"
 	}
-	return fmt.Sprintf("podSelector %s; %s: %s", compactJSON(pol.Spec.PodSelector), directionText(d), rules)
+	return fmt.Sprintf("podSelector %s; %s: %s", compactJSON(pol.Spec.PodSelector), directionText(d), cut(rules))
+}
+
+// cut keeps a quote to a size that a person reads.
+func cut(s string) string {
+	const most = 600
+	if len(s) <= most {
+		return s
+	}
+	i := most
+	for i > 0 && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return fmt.Sprintf("%s... (%d characters more)", s[:i], utf8.RuneCountInString(s[i:]))
 }
 
 // peerEvidence quotes what the near miss was compared with: the labels of the
 // client or backend, or of its namespace.
-func (p *Pass) peerEvidence(fl policyFlow, d netpol.Direction, m netpol.Miss) diagnosis.Evidence {
+func (p *Pass) peerEvidence(fl *policyFlow, d netpol.Direction, m netpol.Miss) diagnosis.Evidence {
 	pod := fl.client.pod
 	if d == netpol.Egress {
 		pod = fl.backend.pod
 	}
-	if pod == nil {
-		return diagnosis.Evidence{Source: fl.client.label, Quote: m.Got}
-	}
 	switch m.Kind {
-	case netpol.MissNamespaceLabelValue, netpol.MissNamespaceLabelKey, netpol.MissNamespaceLabelAbsent, netpol.MissNamespaceLabelExcluded, netpol.MissNamespaceSelector:
-		return diagnosis.Evidence{
-			Source: "namespace/" + pod.Namespace + " .metadata.labels", Ref: "namespace/" + pod.Namespace, Quote: m.Got,
-			Command: kubectl("get", "namespace", pod.Namespace, "--show-labels"),
+	case netpol.MissNamespaceLabelValue, netpol.MissNamespaceLabelKey, netpol.MissNamespaceLabelAbsent, netpol.MissNamespaceSelector:
+		if pod != nil {
+			return diagnosis.Evidence{
+				Source: "namespace/" + pod.Namespace + " .metadata.labels", Ref: "namespace/" + pod.Namespace, Quote: m.Got,
+				Command: kubectl("get", "namespace", pod.Namespace, "--show-labels"),
+			}
 		}
+	case netpol.MissIPBlockVIP:
+		return p.serviceField(".spec.clusterIP", fmt.Sprintf("%s, which DNAT has turned into %s when policies are asked", fl.backend.vip, fl.backend.addr))
+	case netpol.MissHostNetwork:
+		if pod != nil {
+			return podEvidence(pod, ".spec.hostNetwork", "true")
+		}
+	}
+	if pod == nil || pod.Name == "" {
+		return diagnosis.Evidence{Source: fl.client.label, Quote: m.Got, Command: p.again() + p.fromFlag()}
 	}
 	return podEvidence(pod, ".metadata.labels", labelsQuote(pod))
 }

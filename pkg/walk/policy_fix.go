@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,39 +15,140 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
-// addOp adds to the end of a list, removeOp takes an element away (RFC 6902).
-type addOp struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
+// removeOp takes an element of a list away (RFC 6902).
 type removeOp struct {
 	Op   string `json:"op"`
 	Path string `json:"path"`
 }
 
-// policyAddition is a fix that adds one element to a list of a rule. What is
-// there stays, so nobody who gets through today is shut out.
-func (p *Pass) policyAddition(n netpol.NearMiss, list, title, radius string, value any, count int, change func(*networkingv1.NetworkPolicy) error) Proposal {
-	ref := n.Policy
-	path := fmt.Sprintf("/spec/%s/%d/%s", directionText(n.Direction), n.Rule, list)
-	patch := func(op any) string {
-		return kubectl("patch", "networkpolicy", ref.Name, "-n", ref.Namespace, "--type=json", "-p", compactJSON([]any{op}))
+// ruleAddition adds ports or peers to the end of a list of one rule. What is
+// there stays, so that nobody who gets through now is shut out.
+type ruleAddition struct {
+	direction netpol.Direction
+	rule      int
+	// item is the index of what nearly matched; that it is still there is
+	// tested before anything is added.
+	item  int
+	ports []networkingv1.NetworkPolicyPort
+	peers []networkingv1.NetworkPolicyPeer
+}
+
+// rule is a rule's two lists.
+type ruleLists struct {
+	ports *[]networkingv1.NetworkPolicyPort
+	peers *[]networkingv1.NetworkPolicyPeer
+	// peersName is from or to.
+	peersName string
+}
+
+func listsOf(pol *networkingv1.NetworkPolicy, d netpol.Direction, rule int) (ruleLists, bool) {
+	switch {
+	case d == netpol.Ingress && rule < len(pol.Spec.Ingress):
+		r := &pol.Spec.Ingress[rule]
+		return ruleLists{&r.Ports, &r.From, "from"}, true
+	case d == netpol.Egress && rule < len(pol.Spec.Egress):
+		r := &pol.Spec.Egress[rule]
+		return ruleLists{&r.Ports, &r.To, "to"}, true
+	}
+	return ruleLists{}, false
+}
+
+// merge joins additions to one list, so that the indices of the undo hold.
+func mergeAdditions(in []ruleAddition) []ruleAddition {
+	var out []ruleAddition
+	for _, a := range in {
+		i := slices.IndexFunc(out, func(o ruleAddition) bool {
+			return o.direction == a.direction && o.rule == a.rule && (len(o.ports) > 0) == (len(a.ports) > 0)
+		})
+		if i < 0 {
+			out = append(out, a)
+			continue
+		}
+		out[i].ports, out[i].peers = addNew(out[i].ports, a.ports), addNew(out[i].peers, a.peers)
+	}
+	return out
+}
+
+func addNew[T any](list, more []T) []T {
+	for _, v := range more {
+		if !slices.ContainsFunc(list, func(have T) bool { return reflect.DeepEqual(have, v) }) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// addToPolicy is the fix that makes the additions to one policy.
+func (p *Pass) addToPolicy(ref netpol.PolicyRef, adds []ruleAddition, title, radius string) Proposal {
+	adds = mergeAdditions(adds)
+	pol := p.policies().Policy(ref)
+	var do, undo []any
+	for _, a := range adds {
+		d, u := a.operations(pol)
+		do, undo = append(do, d...), append(u, undo...)
+	}
+	patch := func(ops []any) string {
+		return kubectl("patch", "networkpolicy", ref.Name, "-n", ref.Namespace, "--type=json", "-p", compactJSON(ops))
 	}
 	return Proposal{
 		Fix: diagnosis.Fix{
-			Title: title, Commands: tried(patch(addOp{"add", path + "/-", value})), BlastRadius: radius,
-			Undo: []string{patch(removeOp{"remove", fmt.Sprintf("%s/%d", path, count)})}, Verify: []string{p.again() + p.fromFlag()},
+			Title: title, Commands: tried(patch(do)), BlastRadius: radius, Undo: []string{patch(undo)}, Verify: []string{p.again() + p.fromFlag()},
 		},
 		Change: func(s *snapshot.Snapshot) error {
 			pol := findPolicy(s, ref)
 			if pol == nil {
 				return fmt.Errorf("networkpolicy %s is not in the snapshot", ref)
 			}
-			return change(pol)
+			for _, a := range adds {
+				lists, ok := listsOf(pol, a.direction, a.rule)
+				if !ok {
+					return fmt.Errorf("networkpolicy %s has no %s rule %d", ref, directionText(a.direction), a.rule)
+				}
+				*lists.ports = append(*lists.ports, a.ports...)
+				*lists.peers = append(*lists.peers, a.peers...)
+			}
+			return nil
 		},
 	}
+}
+
+// operations are the JSON patch of an addition and the one that takes it back.
+// Each tests first that the policy is what it was when this was worked out: a
+// rule's index is no name.
+func (a ruleAddition) operations(pol *networkingv1.NetworkPolicy) (do, undo []any) {
+	lists, ok := listsOf(pol, a.direction, a.rule)
+	if !ok {
+		return nil, nil
+	}
+	name, n, old, values := "ports", len(*lists.ports), []any{}, []any{}
+	for _, port := range *lists.ports {
+		if port.Protocol == nil {
+			port.Protocol = ptrTo(corev1.ProtocolTCP) // the API server's default
+		}
+		old = append(old, port)
+	}
+	for _, port := range a.ports {
+		values = append(values, port)
+	}
+	if len(a.ports) == 0 {
+		name, n, old = lists.peersName, len(*lists.peers), nil
+		for _, peer := range *lists.peers {
+			old = append(old, peer)
+		}
+		for _, peer := range a.peers {
+			values = append(values, peer)
+		}
+	}
+	path := fmt.Sprintf("/spec/%s/%d/%s", directionText(a.direction), a.rule, name)
+	if a.item < len(old) {
+		do = append(do, jsonOp{"test", fmt.Sprintf("%s/%d", path, a.item), old[a.item]})
+	}
+	for i, v := range values {
+		do = append(do, jsonOp{"add", path + "/-", v})
+		at := fmt.Sprintf("%s/%d", path, n+i)
+		undo = append([]any{jsonOp{"test", at, v}, removeOp{"remove", at}}, undo...)
+	}
+	return do, undo
 }
 
 func findPolicy(s *snapshot.Snapshot, ref netpol.PolicyRef) *networkingv1.NetworkPolicy {
@@ -62,9 +164,9 @@ func findPolicy(s *snapshot.Snapshot, ref netpol.PolicyRef) *networkingv1.Networ
 func (p *Pass) fromFlag() string {
 	switch p.Client.Kind {
 	case OnePod:
-		return " --from " + p.Client.Namespace + "/" + p.Client.Name
+		return " --from " + shellQuote(p.Client.Namespace+"/"+p.Client.Name)
 	case OnNode:
-		return " --from node/" + p.Client.Name
+		return " --from " + shellQuote("node/"+p.Client.Name)
 	case FromAddress:
 		return " --from " + p.Client.Addr.String()
 	case FromExternal:
@@ -73,192 +175,116 @@ func (p *Pass) fromFlag() string {
 	return ""
 }
 
-// addPolicyPort adds the pod's port beside the Service's.
-func (p *Pass) addPolicyPort(n netpol.NearMiss, m netpol.Miss, fl policyFlow) Proposal {
-	port := networkingv1.NetworkPolicyPort{Protocol: &fl.backend.protocol, Port: ptrTo(intstr.FromInt32(int32(fl.backend.addr.Port())))}
-	count := 0
-	if pol := p.policies().Policy(n.Policy); pol != nil {
-		count = len(*portsOf(pol, n))
-	}
-	return p.policyAddition(n, "ports", fmt.Sprintf("add port %d/%s to the rule", fl.backend.addr.Port(), fl.backend.protocol),
-		fmt.Sprintf("opens %d/%s for the peers of this rule, on the pods that NetworkPolicy %s is about; the port that it names now stays open", fl.backend.addr.Port(), fl.backend.protocol, n.Policy.Name),
-		port, count, func(pol *networkingv1.NetworkPolicy) error {
-			list := portsOf(pol, n)
-			if list == nil {
-				return fmt.Errorf("networkpolicy %s has no %s rule %d any more", n.Policy, directionText(n.Direction), n.Rule)
-			}
-			*list = append(*list, port)
-			return nil
-		})
+func portOf(b *policyBackend) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: ptrTo(b.port.protocol), Port: ptrTo(intstr.FromInt32(int32(b.addr.Port())))}
 }
 
-func portsOf(pol *networkingv1.NetworkPolicy, n netpol.NearMiss) *[]networkingv1.NetworkPolicyPort {
-	switch {
-	case n.Direction == netpol.Ingress && n.Rule < len(pol.Spec.Ingress):
-		return &pol.Spec.Ingress[n.Rule].Ports
-	case n.Direction == netpol.Egress && n.Rule < len(pol.Spec.Egress):
-		return &pol.Spec.Egress[n.Rule].Ports
+// addPolicyPorts adds the pods' ports beside the Service's.
+func (p *Pass) addPolicyPorts(group []policyMiss) Proposal {
+	var adds []ruleAddition
+	var names []string
+	for _, m := range group {
+		for _, fl := range m.fault.flows {
+			// The pods may resolve a named targetPort to different numbers.
+			adds = append(adds, ruleAddition{
+				direction: m.near.Direction, rule: m.near.Rule, item: m.misses[0].Item,
+				ports: []networkingv1.NetworkPolicyPort{portOf(fl.backend)},
+			})
+			names = addWord(names, fl.backend.portText())
+		}
 	}
-	return nil
+	ref := group[0].near.Policy
+	return p.addToPolicy(ref, adds, fmt.Sprintf("add port %s to the rule", join(names, 3)),
+		fmt.Sprintf("opens %s for the peers of this rule, on the pods that NetworkPolicy %s selects; the port that it names now stays open", join(names, 3), ref.Name))
 }
 
-func peersOf(pol *networkingv1.NetworkPolicy, n netpol.NearMiss) *[]networkingv1.NetworkPolicyPeer {
-	switch {
-	case n.Direction == netpol.Ingress && n.Rule < len(pol.Spec.Ingress):
-		return &pol.Spec.Ingress[n.Rule].From
-	case n.Direction == netpol.Egress && n.Rule < len(pol.Spec.Egress):
-		return &pol.Spec.Egress[n.Rule].To
+// mendPeers adds, for each item that nearly matches, the same item with the
+// mistake mended.
+func (p *Pass) mendPeers(group []policyMiss) []Proposal {
+	ref := group[0].near.Policy
+	pol := p.policies().Policy(ref)
+	var adds []ruleAddition
+	var names []string
+	for _, m := range group {
+		peers := p.mended(pol, m)
+		if len(peers) == 0 {
+			return []Proposal{p.decideClients()}
+		}
+		adds = append(adds, ruleAddition{direction: m.near.Direction, rule: m.near.Rule, item: m.misses[0].Item, peers: peers})
+		for _, peer := range peers {
+			names = addWord(names, peerText(peer, ref.Namespace))
+		}
 	}
-	return nil
+	return []Proposal{p.addToPolicy(ref, adds, fmt.Sprintf("add %s to the rule's peers", join(names, 3)),
+		fmt.Sprintf("opens this rule's ports to %s, for the pods that NetworkPolicy %s selects; nobody is shut out", join(names, 3), ref.Name))}
 }
 
-// mendPeer adds a peer that is the missed one with the mistake mended: the pod
-// by its own labels, and by its namespace where that is another.
-func (p *Pass) mendPeer(n netpol.NearMiss, m netpol.Miss, fl policyFlow, d netpol.Direction) []Proposal {
-	pod := fl.client.pod
-	if d == netpol.Egress {
-		pod = fl.backend.pod
+// mended is the item of a rule's peers that a miss is about, as it was probably
+// meant.
+func (p *Pass) mended(pol *networkingv1.NetworkPolicy, m policyMiss) []networkingv1.NetworkPolicyPeer {
+	lists, ok := listsOf(pol, m.near.Direction, m.near.Rule)
+	item := m.misses[0].Item
+	pod := m.flow.client.pod
+	if m.near.Direction == netpol.Egress {
+		pod = m.flow.backend.pod
 	}
-	pol := p.policies().Policy(n.Policy)
-	if pod == nil || pol == nil {
-		return []Proposal{p.decideClients()}
-	}
-	peer := p.peerFor(pod, n.Policy.Namespace, keysOfMiss(pol, n, m))
-	count := 0
-	if list := peersOf(pol, n); list != nil {
-		count = len(*list)
-	}
-	field := "from"
-	if d == netpol.Egress {
-		field = "to"
-	}
-	return []Proposal{p.policyAddition(n, field, fmt.Sprintf("add %s to the rule's peers", peerText(peer, n.Policy.Namespace)),
-		fmt.Sprintf("opens this rule's ports to every pod with these labels, on the pods that NetworkPolicy %s is about; nobody is shut out", n.Policy.Name),
-		peer, count, func(pol *networkingv1.NetworkPolicy) error {
-			list := peersOf(pol, n)
-			if list == nil {
-				return fmt.Errorf("networkpolicy %s has no %s rule %d any more", n.Policy, directionText(n.Direction), n.Rule)
-			}
-			*list = append(*list, peer)
-			return nil
-		})}
-}
-
-// keysOfMiss are the label keys by which the missed item told its pods, so that
-// the mended one tells them by the same; nil for all of the pod's own.
-func keysOfMiss(pol *networkingv1.NetworkPolicy, n netpol.NearMiss, m netpol.Miss) []string {
-	list := peersOf(pol, n)
-	if list == nil || m.Item >= len(*list) || m.Item < 0 || (*list)[m.Item].PodSelector == nil {
+	if !ok || item >= len(*lists.peers) || pod == nil {
 		return nil
 	}
-	keys := sortedKeys((*list)[m.Item].PodSelector.MatchLabels)
-	if i := slices.Index(keys, m.Key); i >= 0 && m.GotKey != "" {
-		keys[i] = m.GotKey
-	}
-	return keys
-}
-
-// peerFor selects a pod by some of its labels, or by all that do not change
-// from one rollout to the next.
-func (p *Pass) peerFor(pod *corev1.Pod, policyNamespace string, keys []string) networkingv1.NetworkPolicyPeer {
-	match := map[string]string{}
-	for _, k := range keys {
-		if v, ok := pod.Labels[k]; ok {
-			match[k] = v
+	peer := (*lists.peers)[item].DeepCopy()
+	for _, miss := range m.misses {
+		switch miss.Kind {
+		case netpol.MissHostNetwork:
+			return p.nodeBlocks(pod)
+		case netpol.MissIPBlockVIP:
+			return p.backendPeers(m.fault.flows, m.near.Policy.Namespace)
+		case netpol.MissSplitPeers:
+			peer.NamespaceSelector = nil
+		case netpol.MissPodLabelValue, netpol.MissPodLabelKey:
+			mendLabel(peer.PodSelector, miss, pod.Labels)
+		default: // the namespace, by its name, which every namespace has as a label
+			peer.NamespaceSelector = namespaceByName(pod.Namespace)
 		}
 	}
-	if len(match) == 0 {
-		for k, v := range pod.Labels {
-			if !volatileLabel(k) && k != "statefulset.kubernetes.io/pod-name" && k != "apps.kubernetes.io/pod-index" {
-				match[k] = v
-			}
-		}
-	}
-	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: match}}
-	if pod.Namespace != policyNamespace {
-		peer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: pod.Namespace}}
-	}
-	return peer
+	return []networkingv1.NetworkPolicyPeer{*peer}
 }
 
+func namespaceByName(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}}
+}
+
+// mendLabel makes a selector ask for the label that the pod has.
+func mendLabel(sel *metav1.LabelSelector, m netpol.Miss, labels map[string]string) {
+	delete(sel.MatchLabels, m.Key)
+	sel.MatchExpressions = slices.DeleteFunc(sel.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == m.Key })
+	key := m.Key
+	if m.GotKey != "" {
+		key = m.GotKey
+	}
+	if sel.MatchLabels == nil {
+		sel.MatchLabels = map[string]string{}
+	}
+	sel.MatchLabels[key] = labels[key]
+}
+
+// peerText names a peer for a person.
 func peerText(peer networkingv1.NetworkPolicyPeer, policyNamespace string) string {
-	s := "pods "
-	for i, k := range sortedKeys(peer.PodSelector.MatchLabels) {
-		if i > 0 {
-			s += ","
+	if peer.IPBlock != nil {
+		return peer.IPBlock.CIDR
+	}
+	s := "every pod"
+	if peer.PodSelector != nil {
+		if sel := metav1.FormatLabelSelector(peer.PodSelector); len(peer.PodSelector.MatchLabels)+len(peer.PodSelector.MatchExpressions) > 0 {
+			s = "pods " + sel
 		}
-		s += k + "=" + peer.PodSelector.MatchLabels[k]
 	}
-	if peer.NamespaceSelector != nil {
-		return s + " of namespace " + peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName]
+	switch {
+	case peer.NamespaceSelector == nil:
+		return s + " of " + policyNamespace
+	case len(peer.NamespaceSelector.MatchExpressions) == 0 && len(peer.NamespaceSelector.MatchLabels) == 1 && peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName] != "":
+		return s + " of " + peer.NamespaceSelector.MatchLabels[corev1.LabelMetadataName]
 	}
-	return s + " of " + policyNamespace
-}
-
-// admit proposes a policy of its own that admits the named client on the pod's
-// port; policies add up, so the others stay as they are. Where no client is
-// named, only a person knows who was meant.
-func (p *Pass) admit(f policyFault, d netpol.Direction) []Proposal {
-	fl := f.flows[0]
-	isolating := isolatingPolicies(f.flows, d)
-	subject := fl.backend.pod
-	other := fl.client.pod
-	if d == netpol.Egress {
-		subject, other = other, subject
-	}
-	if !f.named || subject == nil || other == nil || len(isolating) == 0 {
-		return []Proposal{p.decideClients()}
-	}
-	base := p.policies().Policy(isolating[0])
-	if base == nil {
-		return []Proposal{p.decideClients()}
-	}
-	pol := networkingv1.NetworkPolicy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: fmt.Sprintf("allow-%s-%s", directionText(d), p.Service.Name)},
-	}
-	pol.Spec.PodSelector = *base.Spec.PodSelector.DeepCopy()
-	peers := []networkingv1.NetworkPolicyPeer{p.peerFor(other, subject.Namespace, nil)}
-	ports := []networkingv1.NetworkPolicyPort{{Protocol: &fl.backend.protocol, Port: ptrTo(intstr.FromInt32(int32(fl.backend.addr.Port())))}}
-	if d == netpol.Ingress {
-		pol.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
-		pol.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers, Ports: ports}}
-	} else {
-		pol.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
-		pol.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: peers, Ports: ports}}
-	}
-	apply := fmt.Sprintf("echo %s | kubectl apply -f -", shellQuote(compactJSON(pol)))
-	return []Proposal{{
-		Fix: diagnosis.Fix{
-			Title:       fmt.Sprintf("add a NetworkPolicy that admits %s on %d/%s", peerText(peers[0], subject.Namespace), fl.backend.addr.Port(), fl.backend.protocol),
-			Commands:    tried(apply),
-			BlastRadius: fmt.Sprintf("opens %d/%s between these pods and the pods that %s is about; policies add up, so nobody is shut out", fl.backend.addr.Port(), fl.backend.protocol, isolating[0]),
-			Undo:        []string{kubectl("delete", "networkpolicy", pol.Name, "-n", pol.Namespace)},
-			Verify:      []string{p.again() + p.fromFlag()},
-		},
-		Change: func(s *snapshot.Snapshot) error {
-			if findPolicy(s, netpol.PolicyRef{Namespace: pol.Namespace, Name: pol.Name}) != nil {
-				return fmt.Errorf("there is a networkpolicy %s/%s already", pol.Namespace, pol.Name)
-			}
-			s.Objects.NetworkPolicies = append(s.Objects.NetworkPolicies, *pol.DeepCopy())
-			return nil
-		},
-	}}
-}
-
-// decideClients is the way on where nobody but a person can say whom the
-// policies ought to admit.
-func (p *Pass) decideClients() Proposal {
-	return Proposal{
-		Fix: diagnosis.Fix{
-			Title:       "decide which clients are meant, and walk one of them",
-			Commands:    []string{p.again() + " --from NAMESPACE/POD"},
-			BlastRadius: "this only looks",
-			Undo:        []string{"nothing to undo: this only looks"},
-			Verify:      []string{p.again() + " --from NAMESPACE/POD"},
-		},
-		NotSimulated: "whom the policies ought to admit is not written anywhere",
-	}
+	return s + " of namespaces " + metav1.FormatLabelSelector(peer.NamespaceSelector)
 }
 
 func ptrTo[T any](v T) *T { return &v }

@@ -2,9 +2,9 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
-	"github.com/vipwalk/vipwalk/pkg/netpol"
 )
 
 // policyNamesServicePort: a rule admits the client on the Service's port, and
@@ -12,30 +12,44 @@ import (
 // they are asked.
 var policyNamesServicePort = &Check{
 	Code: diagnosis.PolicyNamesServicePort, Needs: needsOfPolicy, Applies: toPods,
-	Explains: []diagnosis.Code{diagnosis.IngressBlocked, diagnosis.EgressBlocked, diagnosis.SomeBackendsBlocked, diagnosis.PeerNearlyMatches},
 	Run: func(p *Pass) {
-		for _, d := range []netpol.Direction{netpol.Ingress, netpol.Egress} {
-			for _, f := range p.blocking(d) {
-				fl, near, ok := p.nearest(f, d, onlyPort)
-				if !ok {
+		for _, group := range p.missesOf(true) {
+			var named, real []string
+			var evidence []diagnosis.Evidence
+			for _, m := range group {
+				b := m.flow.backend
+				miss := m.misses[0]
+				if slices.Contains(named, miss.Want) && slices.Contains(real, b.portText()) {
 					continue
 				}
-				miss, _ := missOf(near, netpol.MissServicePort)
-				pod := fmt.Sprintf("%d/%s", fl.backend.addr.Port(), fl.backend.protocol)
-				p.Report(Finding{
-					Subject: policySubject(near.Policy),
-					Title: fmt.Sprintf("NetworkPolicy %s names port %s, the Service's; policies see the pod's, %s",
-						near.Policy.Name, miss.Want, pod),
-					Expected: fmt.Sprintf("a rule for port %s, which the packet has after DNAT", pod),
-					Found:    fmt.Sprintf("%s: %s", miss.Field, miss.Want),
-					Evidence: []diagnosis.Evidence{
-						policyEvidence(near.Policy, miss.Field, "port "+miss.Want),
-						p.serviceField(".spec.ports", fmt.Sprintf("port %d to targetPort, on the pod %s", fl.backend.servicePort, pod)),
-					},
-					Fixes: []Proposal{p.addPolicyPort(near, miss, fl)},
-				})
-				return
+				named, real = addWord(named, miss.Want), addWord(real, b.portText())
+				evidence = append(evidence, policyEvidence(m.near.Policy, miss.Field, "port "+miss.Want),
+					p.serviceField(".spec.ports", fmt.Sprintf("port %d/%s, which is %s on pod %s", b.port.number, b.port.protocol, b.portText(), podName(b))))
 			}
+			ref := group[0].near.Policy
+			p.Report(Finding{
+				Subject:  policySubject(ref),
+				Title:    fmt.Sprintf("NetworkPolicy %s goes by the Service's port, %s; policies see the pod's, %s", ref.Name, join(named, 3), join(real, 3)),
+				Expected: fmt.Sprintf("a rule for port %s, which the packet has after DNAT", join(real, 3)),
+				Found:    fmt.Sprintf("%s: %s", group[0].misses[0].Field, join(named, 3)),
+				Evidence: evidence,
+				Fixes:    []Proposal{p.addPolicyPorts(group)},
+				Explains: p.explained(group),
+			})
 		}
 	},
+}
+
+func addWord(words []string, w string) []string {
+	if slices.Contains(words, w) {
+		return words
+	}
+	return append(words, w)
+}
+
+func podName(b *policyBackend) string {
+	if b.pod == nil {
+		return b.addr.Addr().String()
+	}
+	return b.pod.Name
 }

@@ -30,6 +30,8 @@ type world struct {
 	nodeByAddress   map[netip.Addr]*corev1.Node
 	views           map[string]*nodeView
 	evaluator       *netpol.Evaluator // see policies
+	kinds           *policyKinds      // see policyKinds
+	egressByNS      map[string]bool   // see isolatesEgress
 }
 
 type labelKey struct{ namespace, key, value string }
