@@ -16,11 +16,13 @@ import (
 type nearMiss struct {
 	// selector is the Service's, with the pairs that miss replaced.
 	selector map[string]string
-	// differences say what misses, in words: "app: orders-api / order-api, one letter".
-	differences []string
-	cost        int
-	pods        []*corev1.Pod // those that the new selector selects
-	workloads   []workload
+	// has are the pairs that are there in place of the selector's, each with how
+	// it differs: "app=order-api (one letter differs)"; lacks are those of the
+	// selector's that are not there in any form.
+	has, lacks []string
+	cost       int
+	pods       []*corev1.Pod // those that the new selector selects
+	workloads  []workload
 }
 
 // volatileLabels name one pod or one revision; no Service should select by
@@ -96,22 +98,24 @@ func compareLabels(selector, have map[string]string) (nearMiss, bool) {
 			continue
 		}
 		cost, words := m.repair(k, v, have)
-		if words == "" {
+		got, ok := have[k]
+		switch {
+		case words != "":
+			m.has = append(m.has, words)
+		case ok && !slices.Contains(volatileLabels, k):
 			// One pair of several may be wholly wrong, if the others fit.
-			strays++
-			cost = costOneOther
-			if got, ok := have[k]; ok && !slices.Contains(volatileLabels, k) {
-				m.selector[k] = got
-				words = fmt.Sprintf("%s is %q, not %q", k, got, v)
-			} else {
-				delete(m.selector, k)
-				words = fmt.Sprintf("label %s is not there", k)
-			}
+			strays, cost = strays+1, costOneOther
+			m.selector[k] = got
+			m.has = append(m.has, k+"="+got)
+		default:
+			strays, cost = strays+1, costOneOther
+			delete(m.selector, k)
+			m.lacks = append(m.lacks, k+"="+v)
 		}
 		m.cost += cost
-		m.differences = append(m.differences, words)
 	}
-	if strays > 1 || (strays == 1 && len(selector) == len(m.differences)) || len(m.differences) == 0 || len(m.selector) == 0 {
+	misses := len(m.has) + len(m.lacks)
+	if strays > 1 || (strays == 1 && len(selector) == misses) || misses == 0 || len(m.selector) == 0 {
 		return nearMiss{}, false
 	}
 	return m, m.cost <= costMost
@@ -135,13 +139,12 @@ func (m *nearMiss) repair(k, v string, have map[string]string) (cost int, words 
 	}
 	delete(m.selector, k)
 	m.selector[bestKey] = bestValue
+	words = bestKey + "=" + bestValue
 	switch {
 	case bestKey == k:
-		words = fmt.Sprintf("%s is %q, not %q%s", k, bestValue, v, howNear(v, bestValue))
+		words += howNear(v, bestValue)
 	case bestValue == v:
-		words = fmt.Sprintf("the key is %q, not %q", bestKey, k)
-	default:
-		words = fmt.Sprintf("the label is %s=%s, not %s=%s", bestKey, bestValue, k, v)
+		words += fmt.Sprintf(" (not under %s)", k)
 	}
 	return best, words
 }
@@ -235,13 +238,13 @@ func dropDigits(s string) string {
 func howNear(a, b string) string {
 	switch d := editDistance(a, b); {
 	case strings.EqualFold(a, b):
-		return " (upper and lower case)"
+		return " (upper and lower case differ)"
 	case foldWord(a) == foldWord(b):
-		return " (the separator)"
+		return " (the separator differs)"
 	case d == 1:
-		return " (one letter)"
+		return " (one letter differs)"
 	case d <= allowedEdits(min(len(a), len(b))):
-		return fmt.Sprintf(" (%d letters)", d)
+		return fmt.Sprintf(" (%d letters differ)", d)
 	}
 	return ""
 }

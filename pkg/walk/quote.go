@@ -8,6 +8,10 @@ func shellQuote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plainInShell(r) }) < 0 {
 		return s
 	}
+	// jsonpath={...} reads better as people write it: jsonpath='{...}'.
+	if key, value, ok := strings.Cut(s, "="); ok && key != "" && strings.IndexFunc(key, func(r rune) bool { return !plainInShell(r) }) < 0 {
+		return key + "=" + shellQuote(value)
+	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 

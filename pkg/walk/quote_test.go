@@ -13,10 +13,13 @@ func TestShellQuote(t *testing.T) {
 		"a b":           "'a b'",
 		"$(reboot)":     "'$(reboot)'",
 		"it's":          `'it'\''s'`,
+		"jsonpath={.a}": "jsonpath='{.a}'",
+		"a=":            "a=",
+		"a= b":          "a=' b'",
 		"a;b\n`c`":      "'a;b\n`c`'",
 		"{\"a\":null}":  `'{"a":null}'`,
 		"\u00e4":        "'\u00e4'",
-		"--as=~root/*?": "'--as=~root/*?'",
+		"--as=~root/*?": "--as='~root/*?'",
 	} {
 		if got := shellQuote(in); got != want {
 			t.Errorf("shellQuote(%q) = %s, want %s", in, got, want)

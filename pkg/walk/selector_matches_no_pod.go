@@ -107,17 +107,26 @@ func (p *Pass) elsewhere(f *Finding) {
 	}
 }
 
-// title words the nearest miss for a headline.
+// title words the nearest miss for a headline: "3 ready pods have app=order-api
+// (one letter differs)".
 func (m nearMiss) title() string {
-	ready := countReady(m.pods)
-	who := fmt.Sprintf("%s %s", count(ready, "ready pod"), are(ready, "misses", "miss"))
-	switch {
-	case len(m.pods) == 0 && len(m.workloads) > 0:
-		who = "the pods of " + m.workloads[0].String() + " miss"
-	case ready == 0:
-		who = fmt.Sprintf("%s, not ready, %s", count(len(m.pods), "pod"), are(len(m.pods), "misses", "miss"))
+	n := countReady(m.pods)
+	who := count(n, "ready pod")
+	if n == 0 {
+		n = len(m.pods)
+		who = count(n, "pod") + " that " + are(n, "is", "are") + " not ready"
 	}
-	return fmt.Sprintf("%s it by %s", who, strings.Join(m.differences, " and "))
+	if n == 0 && len(m.workloads) > 0 {
+		n, who = 2, "the pods of "+m.workloads[0].String()
+	}
+	var what []string
+	if len(m.has) > 0 {
+		what = append(what, are(n, "has ", "have ")+strings.Join(m.has, ", "))
+	}
+	if len(m.lacks) > 0 {
+		what = append(what, are(n, "lacks ", "lack ")+strings.Join(m.lacks, ", "))
+	}
+	return who + " " + strings.Join(what, " and ")
 }
 
 func (m nearMiss) found() string {
@@ -159,5 +168,5 @@ func (m nearMiss) fixTitle() string {
 
 func (m nearMiss) radius() string {
 	return "this Service alone; no pod restarts; clients get through within seconds " +
-		"(changing the labels in a workload's template instead would replace its pods, and its own selector cannot be changed)"
+		"(changing the labels of a workload's template instead would replace its pods)"
 }

@@ -20,8 +20,10 @@ var slicePortMismatch = &Check{
 	Applies:  hasEndpointsLayer,
 	Explains: []diagnosis.Code{diagnosis.RejectedAsEmpty, diagnosis.VIPNotProgrammed, diagnosis.WrongBackendPort},
 	Run: func(p *Pass) {
-		if len(p.Service.Spec.Selector) > 0 && !p.Need(diagnosis.LayerEndpoints, snapshot.Pods) {
-			return
+		if len(p.Service.Spec.Selector) > 0 {
+			// Without pods the numbers cannot be compared; that a port is missing
+			// is seen all the same.
+			p.Need(diagnosis.LayerEndpoints, snapshot.Pods)
 		}
 		if len(p.populated()) == 0 {
 			return

@@ -130,8 +130,10 @@ func (p *Pass) reportStale(stale []staleFound, ready int) {
 // pods that live. One that a person made is theirs to correct.
 func (p *Pass) freshSlice(sl *discoveryv1.EndpointSlice) Proposal {
 	ns, service := p.Service.Namespace, p.Service.Name
-	if missing, _ := p.unoffered(); len(missing) > 0 {
-		return p.controllerFix() // ready pods are missing too: deleting the slice would take the good ones away
+	if missing, _ := p.unoffered(); len(missing) > 0 || !p.Has(snapshot.Pods) {
+		// Ready pods are missing too, or may be, so the controller seems not to
+		// run: deleting the slice would take the good endpoints away.
+		return p.controllerFix()
 	}
 	if !controllerManaged(sl) || len(p.Service.Spec.Selector) == 0 {
 		return Proposal{
