@@ -6,12 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 )
 
 func (c *Cluster) auditLog() string { return c.file("audit.log") }
@@ -85,58 +81,4 @@ func readAudit(path string, from int64) (all []Request, end int64, err error) {
 		}
 		all = append(all, req)
 	}
-}
-
-// GrantReader creates the ClusterRoles of a file of YAML documents and binds
-// them to the user Reader, who has no other right but to ask who he is.
-func (c *Cluster) GrantReader(ctx context.Context, path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("reading the ClusterRole: %w", err)
-	}
-	granted := 0
-	for _, doc := range strings.Split("\n"+string(text), "\n---") {
-		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
-			return fmt.Errorf("reading %s: %w", path, err)
-		}
-		if role.Kind != "ClusterRole" {
-			continue
-		}
-		if err := c.grant(ctx, &role); err != nil {
-			return fmt.Errorf("granting ClusterRole %s: %w", role.Name, err)
-		}
-		granted++
-	}
-	if granted == 0 {
-		return fmt.Errorf("%s holds no ClusterRole", path)
-	}
-	return c.waitReader(ctx)
-}
-
-func (c *Cluster) grant(ctx context.Context, role *rbacv1.ClusterRole) error {
-	rbac := c.Client.RbacV1()
-	if _, err := rbac.ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	_, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name + "-" + Reader},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: Reader}},
-	}, metav1.CreateOptions{})
-	return err
-}
-
-// waitReader waits until the authorizer knows of the binding.
-func (c *Cluster) waitReader(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.credentials.restConfig(c.Server(), Reader))
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	return Until(ctx, Reader+" may list services", func(ctx context.Context) (string, error) {
-		if _, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{}); err != nil {
-			return err.Error(), nil
-		}
-		return "", nil
-	})
 }

@@ -96,7 +96,11 @@ func (n *netspace) sysctl(name, value string) error {
 
 // handle opens a netlink connection to the namespace for f.
 func (n *netspace) handle(f func(h *netlink.Handle) error) error {
-	h, err := netlink.NewHandleAt(netns.NsHandle(n.file.Fd()), unix.NETLINK_ROUTE)
+	return n.handleOf(unix.NETLINK_ROUTE, f)
+}
+
+func (n *netspace) handleOf(family int, f func(h *netlink.Handle) error) error {
+	h, err := netlink.NewHandleAt(netns.NsHandle(n.file.Fd()), family)
 	if err != nil {
 		return fmt.Errorf("opening netlink in %s: %w", n.name, err)
 	}

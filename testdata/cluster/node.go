@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -237,6 +239,20 @@ func (n *Node) ReadFile(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("%w: %w", os.ErrNotExist, err)
 	}
 	return out, err
+}
+
+// ForgetConnections empties the node's connection tracking table. A SYN that
+// was lost leaves an entry for two minutes, which sends a later connection from
+// the same port to the same, perhaps dead, backend; without this one fault
+// would show in the measurements of the next.
+func (n *Node) ForgetConnections() error {
+	err := n.space.handleOf(unix.NETLINK_NETFILTER, func(h *netlink.Handle) error {
+		return h.ConntrackTableFlush(netlink.ConntrackTable)
+	})
+	if err != nil {
+		return fmt.Errorf("emptying the connection tracking table of %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 func (n *Node) stop() error {

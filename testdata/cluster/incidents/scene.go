@@ -129,6 +129,11 @@ func (s *Scene) waitHealthy(ctx context.Context) error {
 	if err := s.waitOrders(ctx, replicas, replicas); err != nil {
 		return err
 	}
+	for _, n := range []*cluster.Node{s.Worker1, s.Worker2} {
+		if err := n.ForgetConnections(); err != nil {
+			return err
+		}
+	}
 	for _, from := range []From{Pod1, Pod2, Node1, Node2} {
 		err := cluster.Until(ctx, string(from)+" is answered", func(ctx context.Context) (string, error) {
 			if got := s.connect(ctx, from, VIP); got != "answered" {
