@@ -18,7 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/vipwalk/vipwalk/docs"
-	"github.com/vipwalk/vipwalk/internal/apitest"
+	"github.com/vipwalk/vipwalk/pkg/cluster/apitest"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 

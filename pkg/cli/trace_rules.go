@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -75,10 +76,15 @@ func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
 	}
 }
 
+// clusterIPComment ends the comments of kube-proxy's rules for a cluster IP.
+// In its chain for other addresses, KUBE-EXTERNAL-SERVICES, the same endings
+// mean external ones.
+var clusterIPComment = regexp.MustCompile(` (cluster IP|has no endpoints|has no local endpoints)"`)
+
 // clusterIP is the address of a rule that kube-proxy wrote for a cluster IP.
 func clusterIP(line string) (netip.Addr, bool) {
 	i := strings.Index(line, "-A KUBE-SERVICES ") // counters may come first
-	if i < 0 || !strings.Contains(line, " cluster IP\"") && !strings.Contains(line, " has no endpoints\"") {
+	if i < 0 || !clusterIPComment.MatchString(line) {
 		return netip.Addr{}, false
 	}
 	fields := strings.Fields(line[i:])

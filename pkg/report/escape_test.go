@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 )
 
 func TestEscape(t *testing.T) {
@@ -69,5 +71,23 @@ func TestPercent(t *testing.T) {
 		if got := percent(p); got != want {
 			t.Errorf("percent(%v) = %q, want %q", p, got, want)
 		}
+	}
+}
+
+// What decides and is no rule has neither table nor chain.
+func TestPathDecidedByWhatIsNoRule(t *testing.T) {
+	path := diagnosis.Path{Client: "any pod", Frontend: "10.96.0.1:443/TCP", Node: "n1", Outcomes: []diagnosis.Outcome{
+		{Verdict: "drop", To: "10.96.0.1:443", Probability: 1, Rules: []diagnosis.Rule{{Text: "net.ipv4.ip_forward=0"}}},
+	}}
+	var b strings.Builder
+	p := newPrinter(&b, Options{})
+	s := diagnosis.Service{Paths: []diagnosis.Path{path}}
+	p.drawPath(&s, &s.Paths[0], drawing{})
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	want := "  path      any pod > 10.96.0.1:443/TCP on n1 > DROP by net.ipv4.ip_forward=0\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 }

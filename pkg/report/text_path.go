@@ -142,7 +142,7 @@ func reachesBackend(o diagnosis.Outcome) bool { return o.Verdict == "dnat" || o.
 // rules that could not be decided.
 func (p *printer) decider(o diagnosis.Outcome, indent int) {
 	quote := func(r diagnosis.Rule) {
-		if r.Text != "" {
+		if r.Text != "" && r.Text != place(r) {
 			p.line(strings.Repeat(" ", indent), p.quote.Sprint(Escape(r.Text)))
 		}
 	}
@@ -196,8 +196,12 @@ func isDNAT(r diagnosis.Rule) bool {
 	return strings.Contains(r.Text, "DNAT") || strings.Contains(r.Text, "dnat to") || strings.Contains(r.Text, "dnat ip")
 }
 
-// place names a rule: KUBE-SERVICES (filter, line 41).
+// place names a rule: KUBE-SERVICES (filter, line 41). What decides and is no
+// rule (a sysctl, a route) stands in no table, and its text is its name.
 func place(r diagnosis.Rule) string {
+	if r.Table == "" && r.Chain == "" {
+		return r.Text
+	}
 	at := r.Table
 	if r.Line > 0 {
 		at += fmt.Sprintf(", line %d", r.Line)
@@ -248,6 +252,9 @@ func chains(rules []diagnosis.Rule) []string {
 	var out []string
 	for _, r := range rules {
 		name := Escape(r.Chain)
+		if name == "" {
+			continue // the routing decision, or a sysctl
+		}
 		if i := slices.Index(out, name); i >= 0 {
 			out = out[:i]
 		}

@@ -90,7 +90,7 @@ func (p *printer) outcome(o diagnosis.Outcome) string {
 // rule writes one rule that was passed: table, chain, line, and what stands
 // there.
 func (p *printer) rule(r diagnosis.Rule, named bool, note string) {
-	at := Escape(r.Table + " " + r.Chain)
+	at := strings.TrimSpace(Escape(r.Table + " " + r.Chain))
 	if r.Line > 0 {
 		at += fmt.Sprintf(" line %d", r.Line)
 	}
@@ -100,7 +100,9 @@ func (p *printer) rule(r diagnosis.Rule, named bool, note string) {
 	if note != "" {
 		at += "  " + note
 	}
-	p.wrapped(strings.Repeat(" ", 7), 9, at)
+	if at = strings.TrimSpace(at); at != "" {
+		p.wrapped(strings.Repeat(" ", 7), 9, at)
+	}
 	p.line(strings.Repeat(" ", 9), p.quote.Sprint(Escape(r.Text)))
 }
 
