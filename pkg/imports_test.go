@@ -34,10 +34,10 @@ var law = map[string][]string{
 	},
 	"pkg/report": {"pkg/diagnosis", "github.com/fatih/color", "github.com/olekukonko/tablewriter", "github.com/olekukonko/tablewriter/", "golang.org/x/term", "sigs.k8s.io/yaml/"},
 	"pkg/cluster": {
-		"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/cli-runtime/", "golang.org/x/sync/", "sigs.k8s.io/yaml", "k8s.io/klog/",
+		"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/cli-runtime/", "golang.org/x/sync/", "sigs.k8s.io/yaml", "k8s.io/klog/", "github.com/go-logr/logr",
 	},
 	"pkg/cluster/apitest": {"pkg/snapshot", "pkg/cluster", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
-	"pkg/objects":         {"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/"},
+	"pkg/objects":         {"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "go.yaml.in/yaml/"},
 	"pkg/node":            {"pkg/snapshot", "k8s.io/api/", "github.com/coreos/go-iptables/", "github.com/vishvananda/netlink", "golang.org/x/sys/", "golang.org/x/sync/"},
 	"pkg/cli":             {""},
 	"cmd/vipwalk":         {"pkg/cli"},

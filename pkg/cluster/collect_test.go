@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/vipwalk/vipwalk/internal/apitest"
+	"github.com/vipwalk/vipwalk/pkg/cluster/apitest"
 	"github.com/vipwalk/vipwalk/pkg/cluster"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
