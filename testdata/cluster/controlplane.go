@@ -19,11 +19,12 @@ const (
 	PodCIDR     = "10.244.0.0/16"
 )
 
-// controllers are those that make pods from workloads and endpoints from pods.
+// controllers are those that make pods from workloads, endpoints from pods, and
+// take away what a deleted owner leaves.
 var controllers = []string{
 	"daemonset-controller", "deployment-controller", "replicaset-controller", "statefulset-controller",
 	"endpoints-controller", "endpointslice-controller", "endpointslice-mirroring-controller",
-	"namespace-controller", "serviceaccount-controller",
+	"garbage-collector-controller", "namespace-controller", "serviceaccount-controller",
 }
 
 // auditPolicy records each request once, when it has been answered.

@@ -122,10 +122,9 @@ func deleteLocal(ctx context.Context, s *Scene) error {
 	if err := s.Cluster.Client.CoreV1().Services(production).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("deleting service %s: %w", name, err)
 	}
-	background := metav1.DeletePropagationForeground
-	err := s.Cluster.Client.AppsV1().Deployments(production).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
-	if err != nil {
+	if err := s.Cluster.Client.AppsV1().Deployments(production).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("deleting deployment %s: %w", name, err)
 	}
-	return nil
+	_, err := s.Cluster.WaitPods(ctx, production, map[string]string{"app": name}, 0, true)
+	return err
 }

@@ -38,6 +38,7 @@ func checkRequests(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	if _, err := out.Report(); err != nil {
 		t.Error(err)
 	}
+	t.Logf("a walk of one Service: %d requests in %d rounds; %v", len(one), len(made), made)
 	if len(made) == 0 || len(made) > maxRounds {
 		t.Errorf("a walk of one Service asked in %d rounds, want 1 to %d: %v", len(made), maxRounds, made)
 	}
@@ -81,6 +82,9 @@ func walkAudited(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...
 // modules nor the list of legacy tables.
 func checkUnchanged(ctx context.Context, t *testing.T, n *cluster.Node) {
 	before := kernelState(ctx, t, n)
+	if !strings.Contains(before, "-A PREROUTING") || !strings.Contains(before, "table ip nat") {
+		t.Fatalf("the node's rules were not read:\n%s", before)
+	}
 	for _, args := range [][]string{{"node-state"}, {"orders", "-n", "production", "-o", "json"}, {"orders", "-n", "production", "--local=true"}} {
 		out, err := n.RunVipwalk(ctx, cluster.Reader, args...)
 		if err != nil {
