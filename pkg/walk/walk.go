@@ -249,27 +249,18 @@ func inputs(s *snapshot.Snapshot) []diagnosis.Input {
 		}
 		out = append(out, d)
 	}
+	// What a request could not read. Of files, each layer says what it missed.
 	for _, rd := range s.Reads {
-		if rd.Status != snapshot.Failed {
+		if rd.Status != snapshot.Failed || !slices.ContainsFunc(s.Inputs, func(in snapshot.Input) bool { return in.Kind == "api" }) {
 			continue
 		}
-		d := diagnosis.Input{Kind: objectsKind(s), Ref: string(rd.Resource), Error: rd.Why}
+		d := diagnosis.Input{Kind: "api", Ref: string(rd.Resource), Error: rd.Why}
 		if rd.Namespace != "" {
 			d.Ref += " in " + rd.Namespace
 		}
 		out = append(out, d)
 	}
 	return out
-}
-
-// objectsKind is the kind of input that the objects came by.
-func objectsKind(s *snapshot.Snapshot) string {
-	for _, in := range s.Inputs {
-		if in.Kind == "api" || in.Kind == "objects" {
-			return in.Kind
-		}
-	}
-	return "bundle"
 }
 
 func summarise(services []diagnosis.Service) diagnosis.Summary {
