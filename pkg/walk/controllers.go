@@ -47,7 +47,6 @@ func reconcileSlices(s *snapshot.Snapshot, svc *corev1.Service) {
 	if v6 {
 		addSlices(s, svc, true)
 	}
-	s.Objects.Sort()
 }
 
 // addSlices makes the slices of one family: one for each set of port numbers,
@@ -78,7 +77,7 @@ func addSlices(s *snapshot.Snapshot, svc *corev1.Service, v6 bool) {
 	for i, key := range sortedKeys(byPorts) {
 		sl := byPorts[key]
 		sl.Name = fmt.Sprintf("%s-%s-%d", svc.Name, strings.ToLower(string(sl.AddressType)), i+1)
-		s.Objects.EndpointSlices = append(s.Objects.EndpointSlices, *sl)
+		s.Objects.EndpointSlices = insert(s.Objects.EndpointSlices, *sl)
 	}
 }
 
@@ -173,9 +172,8 @@ func addPods(s *snapshot.Snapshot, svc *corev1.Service, wl workload, n int) erro
 		if len(nodes) > 0 {
 			pod.Spec.NodeName = nodes[i%len(nodes)]
 		}
-		s.Objects.Pods = append(s.Objects.Pods, pod)
+		s.Objects.Pods = insert(s.Objects.Pods, pod)
 	}
-	s.Objects.Sort()
 	return nil
 }
 

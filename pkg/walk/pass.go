@@ -58,7 +58,8 @@ type Finding struct {
 type Proposal struct {
 	Fix diagnosis.Fix
 	// Change applies the fix to a copy of the snapshot, with what controllers
-	// would do in consequence (see simulate.go).
+	// would do in consequence (see simulate.go). It may add pods and take them
+	// out, but not change one, because the copy shares them (see cloneFor).
 	Change func(*snapshot.Snapshot) error
 	// Assuming is what Change takes for granted, for the reader of a confirmed
 	// simulation: "the new pods become ready". Empty where nothing.

@@ -63,7 +63,7 @@ func (w *world) try(p *Pass, before observed, i int, pr *Proposal) diagnosis.Sim
 	}
 	opts := w.opts
 	opts.resynced = p.resynced(before)
-	w2 := newWorld(s, opts)
+	w2 := w.changed(s, opts)
 	svc := findService(s, p.Service.Namespace, p.Service.Name)
 	if svc == nil {
 		return diagnosis.Simulation{Status: diagnosis.NotSimulated, Why: "the Service would be gone"}

@@ -37,13 +37,21 @@ type world struct {
 type labelKey struct{ namespace, key, value string }
 
 func newWorld(s *snapshot.Snapshot, o Options) *world {
+	w := newWorldWithoutPods(s, o)
+	w.podsByNS = map[string][]*corev1.Pod{}
+	w.podByName = make(map[types.NamespacedName]*corev1.Pod, len(s.Objects.Pods))
+	w.podsByLabel = map[labelKey][]*corev1.Pod{}
+	w.podsByIP = make(map[netip.Addr][]*corev1.Pod, len(s.Objects.Pods))
+	for i := range s.Objects.Pods {
+		w.indexPod(&s.Objects.Pods[i])
+	}
+	return w
+}
+
+func newWorldWithoutPods(s *snapshot.Snapshot, o Options) *world {
 	w := &world{
 		snap: s, opts: o,
 		servicesByName:  make(map[types.NamespacedName]*corev1.Service, len(s.Objects.Services)),
-		podsByNS:        map[string][]*corev1.Pod{},
-		podByName:       make(map[types.NamespacedName]*corev1.Pod, len(s.Objects.Pods)),
-		podsByLabel:     map[labelKey][]*corev1.Pod{},
-		podsByIP:        make(map[netip.Addr][]*corev1.Pod, len(s.Objects.Pods)),
 		slicesByService: map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
 		nodeByName:      make(map[string]*corev1.Node, len(s.Objects.Nodes)),
 		nodeByAddress:   make(map[netip.Addr]*corev1.Node, len(s.Objects.Nodes)),
@@ -52,9 +60,6 @@ func newWorld(s *snapshot.Snapshot, o Options) *world {
 	for i := range s.Objects.Services {
 		svc := &s.Objects.Services[i]
 		w.servicesByName[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}] = svc
-	}
-	for i := range s.Objects.Pods {
-		w.indexPod(&s.Objects.Pods[i])
 	}
 	for i := range s.Objects.EndpointSlices {
 		sl := &s.Objects.EndpointSlices[i]
