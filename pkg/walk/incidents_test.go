@@ -120,6 +120,7 @@ var incidents = []incident{
 	{name: "numbers differ on purpose", edits: []edit{relabel("app", "web-2"), selector("app", "web-1")}, roots: []string{"VIP102 error"}, one: fail, two: fail, says: []string{"the selector matches no pod"}},
 	{name: "only finished pods match", edits: []edit{each(func(_ cluster, p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), func(c cluster) { c.Objects.Deployments = nil }}, roots: []string{"VIP102 error"}, one: fail, two: fail, says: []string{"2 pods matched and have finished"}},
 	{name: "a label with a quote in it stays one word", edits: []edit{relabel("app", "web'; reboot"), selector("app", "web; reboot")}, roots: []string{"VIP102 error"}, one: fail, two: fail, says: []string{`'{"spec":{"selector":{"app":"web'\''; reboot"}}}'`}},
+	{name: "a label with a line break in it", edits: []edit{relabel("app", "web\nkubectl delete ns shop"), selector("app", "web kubectl delete ns shop")}, roots: []string{"VIP102 error"}, one: fail, two: fail},
 	{name: "not VIP102: an unready pod matches", edits: []edit{each(crashes)}, roots: []string{"VIP202 error"}, two: fail, says: []string{"CrashLoopBackOff after 7 restarts, ended with exit code 1"}},
 	{name: "not VIP102: pods were not read", edits: []edit{selector("app", "webb"), func(c cluster) { c.unread("pods") }}, one: unknown, two: fail},
 

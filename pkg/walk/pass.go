@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -95,6 +96,7 @@ func (p *Pass) Report(f Finding) {
 	if f.Subject == (diagnosis.Subject{}) {
 		f.Subject = p.ServiceSubject()
 	}
+	f.Title = strings.Join(strings.Fields(f.Title), " ") // one line, whatever a label or message holds
 	p.findings = append(p.findings, &finding{Finding: f, code: p.running.Code, by: p.running})
 }
 
