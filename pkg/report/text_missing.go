@@ -27,7 +27,11 @@ func (p *printer) notExamined(r *diagnosis.Report) {
 		if g.Why != "" {
 			text += ": " + Escape(g.Why)
 		}
-		text += fmt.Sprintf(" (layer %s", layerNumbers(g.layers))
+		word := "layer"
+		if len(g.layers) > 1 {
+			word = "layers"
+		}
+		text += fmt.Sprintf(" (%s %s", word, layerNumbers(g.layers))
 		if g.services > 1 {
 			text += fmt.Sprintf(" of %d Services", g.services)
 		}
@@ -70,12 +74,14 @@ func gaps(r *diagnosis.Report) []gap {
 }
 
 // unreadable lists the inputs that could not be read and that no layer's gap
-// has told of: a file that was skipped, a node that did not answer.
+// has told of: a file that was skipped, a node that did not answer. Kinds of
+// objects that were not read are told of where a layer missed them, and not
+// where none did.
 func (p *printer) unreadable(r *diagnosis.Report) {
 	told := gaps(r)
 	first := true
 	for _, in := range r.Inputs {
-		if in.Error == "" || in.Kind == "api" || slices.ContainsFunc(told, func(g gap) bool { return g.Why == in.Error }) {
+		if in.Error == "" || in.Kind == "api" || in.Kind == "objects" || slices.ContainsFunc(told, func(g gap) bool { return g.Why == in.Error }) {
 			continue
 		}
 		if first {
