@@ -18,6 +18,9 @@ type policyBackend struct {
 	port policyPort
 	pod  *corev1.Pod // nil for an endpoint that is no pod
 	vip  netip.Addr
+	// kind is alike for backends that policies cannot tell apart, whichever pod
+	// calls. A call from a node is another matter: its own pods are open to it.
+	kind string
 }
 
 // policyPort is one Service port.
@@ -122,7 +125,9 @@ func (p *Pass) addBackend(addr netip.AddrPort, port policyPort, vip netip.Addr) 
 	if at.stale || slices.ContainsFunc(p.policy.backends, func(have *policyBackend) bool { return have.addr == addr && have.port == port }) {
 		return
 	}
-	p.policy.backends = append(p.policy.backends, &policyBackend{addr: addr, port: port, pod: at.pod, vip: vip})
+	b := &policyBackend{addr: addr, port: port, pod: at.pod, vip: vip}
+	b.kind = p.policyKinds().sight.backend(b)
+	p.policy.backends = append(p.policy.backends, b)
 }
 
 // behind is what has an endpoint's address.

@@ -17,9 +17,11 @@ import (
 type policyClient struct {
 	label string
 	// One of pod, node and addr, or outside with neither.
-	pod  *corev1.Pod
-	node string
-	addr netip.Addr
+	pod *corev1.Pod
+	// addrs are the pod's or the node's, as far as they are known.
+	addrs []netip.Addr
+	node  string
+	addr  netip.Addr
 	// outside: some address outside of the cluster, nobody knows which.
 	outside bool
 	// masked says, where node is only whose address the backend sees, why.
@@ -39,16 +41,14 @@ const anyNode = "(the node that it comes in at)"
 
 // source is the client as a backend sees it; ok is false where the two have no
 // address family in common, so that there is no such flow.
-func (w *world) source(c *policyClient, b *policyBackend) (peer netpol.Peer, ok bool) {
+func (c *policyClient) source(b *policyBackend) (peer netpol.Peer, ok bool) {
 	v6 := b.addr.Addr().Is6()
-	family := func(addrs []netip.Addr) bool {
-		return len(addrs) == 0 || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is6() == v6 })
-	}
+	common := len(c.addrs) == 0 || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool { return a.Is6() == v6 })
 	switch {
 	case c.pod != nil:
-		return netpol.PodPeer(c.pod), family(podAddrs(c.pod))
+		return netpol.PodPeer(c.pod), common
 	case c.node != "":
-		return netpol.NodePeer(c.node, netip.Addr{}), family(nodeAddresses(w.nodeByName[c.node]))
+		return netpol.NodePeer(c.node, netip.Addr{}), common
 	case c.outside:
 		return netpol.IPPeer(outside(v6)), true
 	}
@@ -96,7 +96,7 @@ func (p *Pass) clientsOf(kinds []*podKind) []*policyClient {
 	for _, own := range []bool{true, false} {
 		for _, k := range kinds {
 			if (k.pod.Namespace == p.Service.Namespace) == own {
-				out = append(out, &policyClient{label: k.label, pod: k.pod, absent: k.alike == 0})
+				out = append(out, &policyClient{label: k.label, pod: k.pod, addrs: k.addrs, absent: k.alike == 0})
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (p *Pass) namedPolicyClients() []*policyClient {
 		}
 		if n := p.nodeByAddress[p.Client.Addr]; n != nil {
 			c.node = n.Name
-			return []*policyClient{c}
+			break
 		}
 		c.addr = p.Client.Addr
 		p.mask(c)
@@ -172,6 +172,9 @@ func (p *Pass) namedPolicyClients() []*policyClient {
 		c.outside = true
 		p.mask(c)
 	}
+	if c.node != "" {
+		c.addrs = nodeAddresses(p.nodeByName[c.node])
+	}
 	return []*policyClient{c}
 }
 
@@ -182,8 +185,8 @@ func (p *Pass) podClient(pod *corev1.Pod) *policyClient {
 		p.needPoliciesOf(pod.Namespace)
 	}
 	c := &policyClient{label: "pod " + pod.Namespace + "/" + pod.Name, pod: pod}
-	if finished(pod) {
-		c.absent = true
+	if c.addrs = podAddrs(pod); finished(pod) {
+		c.absent, c.addrs = true, nil
 		c.pod = &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: pod.Spec}
 	}
 	return c

@@ -184,13 +184,13 @@ func (p *Pass) addPolicyPorts(group []policyMiss) Proposal {
 	var adds []ruleAddition
 	var names []string
 	for _, m := range group {
-		for _, fl := range m.fault.flows {
+		for _, b := range alikeOnce(m.fault.flows) {
 			// The pods may resolve a named targetPort to different numbers.
 			adds = append(adds, ruleAddition{
 				direction: m.near.Direction, rule: m.near.Rule, item: m.misses[0].Item,
-				ports: []networkingv1.NetworkPolicyPort{portOf(fl.backend)},
+				ports: []networkingv1.NetworkPolicyPort{portOf(b)},
 			})
-			names = addWord(names, fl.backend.portText())
+			names = addWord(names, b.portText())
 		}
 	}
 	ref := group[0].near.Policy

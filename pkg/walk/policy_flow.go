@@ -31,7 +31,7 @@ type policyFlow struct {
 	client   *policyClient
 	backend  *policyBackend
 	flow     netpol.Flow
-	decision netpol.Decision
+	decision *netpol.Decision
 }
 
 func (f *policyFlow) result(d netpol.Direction) *netpol.Result {
@@ -62,11 +62,7 @@ func (p *Pass) policyFlows() []*policyFlow {
 	}
 	p.policy.judged = true
 	for _, c := range p.policyClients() {
-		for _, b := range p.policyBackends() {
-			if f := p.judgeFlow(c, b); f != nil {
-				c.flows = append(c.flows, f)
-			}
-		}
+		p.judgeClient(c)
 		if len(c.flows) > 0 {
 			p.policy.clients = append(p.policy.clients, c)
 			p.policy.flows = append(p.policy.flows, c.flows...)
@@ -75,22 +71,42 @@ func (p *Pass) policyFlows() []*policyFlow {
 	return p.policy.flows
 }
 
-// judgeFlow is nil where there is no such flow: the two have no address family
+// judgeClient asks once for backends that are alike, where the client is a pod
+// of any kind.
+func (p *Pass) judgeClient(c *policyClient) {
+	known := map[string]*netpol.Decision{}
+	for _, b := range p.policyBackends() {
+		f := p.flowTo(c, b)
+		if f == nil {
+			continue
+		}
+		if f.decision = known[b.kind]; f.decision == nil || p.Client.Kind != AnyPod {
+			p.judgeFlow(f)
+			known[b.kind] = f.decision
+		}
+		c.flows = append(c.flows, f)
+	}
+}
+
+// flowTo is nil where there is no such flow: the two have no address family
 // in common, or they are one pod and nobody asked about that one. (What a pod
 // may do to itself through a Service is undefined.)
-func (p *Pass) judgeFlow(c *policyClient, b *policyBackend) *policyFlow {
-	from, ok := p.source(c, b)
+func (p *Pass) flowTo(c *policyClient, b *policyBackend) *policyFlow {
+	from, ok := c.source(b)
 	if !ok || p.Client.Kind == AnyPod && c.pod != nil && c.pod == b.pod {
 		return nil
 	}
-	f := &policyFlow{client: c, backend: b, flow: netpol.Flow{
+	return &policyFlow{client: c, backend: b, flow: netpol.Flow{
 		From: from, To: b.peer(), Port: int32(b.addr.Port()), Protocol: b.port.protocol, VIP: b.vip, VIPPort: b.port.number,
 	}}
-	f.decision = p.policies().Evaluate(f.flow)
-	if c.outside && f.denied(netpol.Ingress) {
+}
+
+func (p *Pass) judgeFlow(f *policyFlow) {
+	d := p.policies().Evaluate(f.flow)
+	f.decision = &d
+	if f.client.outside && f.denied(netpol.Ingress) {
 		p.doubtOutside(f)
 	}
-	return f
 }
 
 // doubtOutside takes a refusal back where a rule goes by addresses: nobody

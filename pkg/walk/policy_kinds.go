@@ -18,6 +18,7 @@ import (
 type podKind struct {
 	label string
 	pod   *corev1.Pod
+	addrs []netip.Addr
 	// alike is how many pods it stands for; 0 for one that no pod is now: a
 	// workload's template, a Job that has finished, or a namespace of which no
 	// pod was read.
@@ -27,6 +28,7 @@ type podKind struct {
 // policyKinds are the clients that a cluster can have, as far as policies are
 // concerned. They are the same for every Service, so they are made once a walk.
 type policyKinds struct {
+	sight *policySight
 	// telling are as few as policies can tell apart: by namespace, by the labels
 	// that some policy names, and by the ipBlocks that hold their address.
 	telling []*podKind
@@ -55,7 +57,7 @@ func (w *world) policyKinds() *policyKinds {
 		telling.addAbsent(sight.labels(k.pod), k)
 		labelled.addAbsent(labelText(k.pod.Labels), k)
 	}
-	w.kinds = &policyKinds{telling: telling.sorted(), labelled: labelled.sorted()}
+	w.kinds = &policyKinds{sight: sight, telling: telling.sorted(), labelled: labelled.sorted()}
 	return w.kinds
 }
 
@@ -73,8 +75,8 @@ func (s kindSet) add(labels, blocks string, pod *corev1.Pod) {
 		s[kindKey{pod.Namespace, labels, anyBlock}] = nil
 	}
 	k.alike++
-	if k.pod == nil || len(podAddrs(k.pod)) == 0 && len(podAddrs(pod)) > 0 {
-		k.pod, k.label = pod, "pod "+pod.Namespace+"/"+pod.Name
+	if k.pod == nil || len(k.addrs) == 0 && len(podAddrs(pod)) > 0 {
+		k.pod, k.label, k.addrs = pod, "pod "+pod.Namespace+"/"+pod.Name, podAddrs(pod)
 	}
 }
 
@@ -211,11 +213,27 @@ func (s *policySight) labels(pod *corev1.Pod) string {
 	return b.String()
 }
 
+// backend is all that policies see of a backend: whose labels and address it
+// has, on which port and under which names.
+func (s *policySight) backend(b *policyBackend) string {
+	key := fmt.Sprintf("%d %d %s %s", b.port.number, b.addr.Port(), b.port.protocol, s.blocksOf([]netip.Addr{b.addr.Addr()}))
+	if b.pod == nil {
+		return key + b.addr.Addr().String()
+	}
+	key += fmt.Sprintf("%s %s %t %s", b.pod.Namespace, s.labels(b.pod), b.pod.Spec.HostNetwork, b.pod.Status.Phase)
+	for _, d := range declaredPorts(&b.pod.Spec) {
+		key += fmt.Sprintf(" %s=%d/%s", d.name, d.number, d.protocol)
+	}
+	return key
+}
+
 // blocks says which ipBlocks hold the pod's addresses, and of which families
 // they are.
-func (s *policySight) blocks(pod *corev1.Pod) string {
+func (s *policySight) blocks(pod *corev1.Pod) string { return s.blocksOf(podAddrs(pod)) }
+
+func (s *policySight) blocksOf(addrs []netip.Addr) string {
 	var b strings.Builder
-	for _, a := range podAddrs(pod) {
+	for _, a := range addrs {
 		if s.odd {
 			b.WriteString(a.String() + ",")
 			continue

@@ -2,7 +2,6 @@ package walk
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -73,21 +72,21 @@ const maxSuspects = 400
 
 // suspects are the flows to compare with the rules: the fault's own, or, where
 // no client is named, those of every kind of pod that labels tell apart. Of
-// backends that are isolated by the same policies one will do.
+// backends that are alike one will do.
 func (p *Pass) suspects(f policyFault) []*policyFlow {
 	own := f.flows
 	if p.Client.Kind == AnyPod {
 		own = p.labelledFlows(f)
 	}
-	seen := map[string]bool{}
+	type pair struct {
+		client *policyClient
+		kind   string
+	}
+	seen := map[pair]bool{}
 	var out []*policyFlow
 	for _, fl := range own {
-		key := fmt.Sprintf("%p %d %s", fl.client, fl.backend.addr.Port(), policyNames([]*policyFlow{fl}, f.direction))
-		if f.direction == netpol.Egress && fl.backend.pod != nil {
-			key += fl.backend.pod.Namespace + labelText(fl.backend.pod.Labels)
-		}
-		if !seen[key] && len(out) < maxSuspects {
-			seen[key] = true
+		if k := (pair{fl.client, fl.backend.kind}); !seen[k] && len(out) < maxSuspects {
+			seen[k] = true
 			out = append(out, fl)
 		}
 	}
@@ -97,21 +96,29 @@ func (p *Pass) suspects(f policyFault) []*policyFlow {
 // labelledFlows are to the fault's backends from every kind of pod that labels
 // tell apart. That they are denied too follows from the coarser kinds' being.
 func (p *Pass) labelledFlows(f policyFault) []*policyFlow {
-	var backends []*policyBackend
-	seen := map[string]bool{}
-	for _, fl := range f.flows {
-		key := fmt.Sprintf("%d %v", fl.backend.addr.Port(), fl.decision.Ingress.Isolating)
-		if !seen[key] && len(backends) < 8 {
-			seen[key] = true
-			backends = append(backends, fl.backend)
-		}
-	}
 	var out []*policyFlow
+	backends := alikeOnce(f.flows)
 	for _, c := range p.clientsOf(p.policyKinds().labelled) {
 		for _, b := range backends {
-			if fl := p.judgeFlow(c, b); fl != nil && fl.denied(f.direction) {
+			if len(out) >= maxSuspects {
+				return out
+			}
+			if fl := p.flowTo(c, b); fl != nil {
 				out = append(out, fl)
 			}
+		}
+	}
+	return out
+}
+
+// alikeOnce are the flows' backends, of those that are alike one.
+func alikeOnce(flows []*policyFlow) []*policyBackend {
+	var out []*policyBackend
+	seen := map[string]bool{}
+	for _, fl := range flows {
+		if !seen[fl.backend.kind] {
+			seen[fl.backend.kind] = true
+			out = append(out, fl.backend)
 		}
 	}
 	return out
