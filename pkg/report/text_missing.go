@@ -8,11 +8,14 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 )
 
-// gap is something missing, with the layers that would have needed it.
+// gap is something missing, with the layers that would have needed it. Where
+// several Services lack the same and the command that supplies it names one of
+// them, it is the first one's.
 type gap struct {
 	diagnosis.Missing
 	layers   []diagnosis.Layer
 	services int
+	various  bool
 }
 
 // notExamined says what the layers lacked and how to supply it, each thing
@@ -35,6 +38,9 @@ func (p *printer) notExamined(r *diagnosis.Report) {
 		if g.services > 1 {
 			text += fmt.Sprintf(" of %d Services", g.services)
 		}
+		if g.various {
+			text += "; the command is for one of them"
+		}
 		const indent = 14
 		p.wrapped(p.unknown.Sprint("not examined:")+" ", indent, text+")")
 		if g.Supply == "" {
@@ -52,11 +58,12 @@ func gaps(r *diagnosis.Report) []gap {
 		var counted []int
 		for _, l := range r.Services[i].Layers {
 			for _, m := range l.Missing {
-				j := slices.IndexFunc(out, func(g gap) bool { return g.Missing == m })
+				j := slices.IndexFunc(out, func(g gap) bool { return g.What == m.What && g.Why == m.Why })
 				if j < 0 {
 					j = len(out)
 					out = append(out, gap{Missing: m})
 				}
+				out[j].various = out[j].various || out[j].Supply != m.Supply
 				if !slices.Contains(out[j].layers, l.Layer) {
 					out[j].layers = append(out[j].layers, l.Layer)
 				}
