@@ -31,7 +31,7 @@ var noReadyEndpoint = &Check{
 		}
 		groups := p.reasons(waiting)
 		f := Finding{
-			Title:    fmt.Sprintf("none of %s is ready: %s", count(len(waiting), "endpoint"), classText(groups)),
+			Title:    noneReadyTitle(len(waiting), groups),
 			Expected: "at least one endpoint with condition ready",
 			Found:    groupText(groups),
 			Evidence: append(groupEvidence(groups), p.slicesEvidence(fmt.Sprintf("0 of %d ready", len(waiting)))),
@@ -43,6 +43,16 @@ var noReadyEndpoint = &Check{
 		}
 		p.Report(f)
 	},
+}
+
+func noneReadyTitle(n int, groups []reasonGroup) string {
+	if n == 1 {
+		if groups[0].reason.class == reasonOther {
+			return "the only endpoint is not ready"
+		}
+		return "the only endpoint is not ready: it " + groups[0].reason.class.one
+	}
+	return fmt.Sprintf("none of %s is ready: %s", count(n, "endpoint"), classText(groups))
 }
 
 // someEndpointsNotReady warns of backends that are left out while others serve.

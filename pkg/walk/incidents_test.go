@@ -298,6 +298,10 @@ var incidents = []incident{
 		}
 	}}, roots: []string{"VIP202 error"}, two: fail, says: []string{"marked not ready in their slice"}},
 	{name: "not VIP202: unready pods are published on purpose", edits: []edit{func(c cluster) { c.service().Spec.PublishNotReadyAddresses = true }, each(failsProbe)}},
+	{name: "the only pod is not ready, without a reason", edits: []edit{func(c cluster) { c.deletePods("web-2") }, first(func(_ cluster, p *corev1.Pod) {
+		unready(p)
+		p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message, p.Status.ContainerStatuses = "", "", nil
+	})}, roots: []string{"VIP202 error"}, two: fail, says: []string{"the only endpoint is not ready", "web-1: no reason is given"}},
 	{name: "slices without pods", edits: []edit{each(failsProbe), func(c cluster) { c.Objects.Pods = nil; c.unread("pods") }}, roots: []string{"VIP202 error"}, one: unknown, two: fail},
 	{name: "one of two is not ready", edits: []edit{first(failsProbe)}, roots: []string{"VIP203 warning"}, two: warn, says: []string{"1 of 2 endpoints not ready: 1 fails its readiness probe"}},
 	{name: "not VIP203: a pod has only begun to start", edits: []edit{first(func(_ cluster, p *corev1.Pod) {

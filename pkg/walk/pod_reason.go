@@ -59,7 +59,7 @@ func (p *Pass) whyNotReady(pod *corev1.Pod) podReason {
 	}
 	r := podReason{class: reasonOther, text: "no reason is given"}
 	if c := podCondition(pod, corev1.PodReady); c != nil {
-		r.text = strings.TrimSpace(c.Reason + " " + c.Message)
+		r.text = emptyAs(strings.TrimSpace(c.Reason+" "+c.Message), r.text)
 		r.evidence = []diagnosis.Evidence{conditionEvidence(pod, c)}
 	}
 	if pod.Status.Phase == corev1.PodPending && len(pod.Status.Conditions) == 0 {
