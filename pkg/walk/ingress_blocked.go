@@ -47,7 +47,7 @@ func (p *Pass) reportBlocked(d netpol.Direction) bool {
 		Expected: fmt.Sprintf("a rule that admits %s to %s", first.client.label, first.backend.label()),
 		Found:    fmt.Sprintf("no %s rule of %s matches", directionText(d), policyNames(flows, d)),
 		Evidence: p.denialEvidence(flows, d),
-		Fixes:    p.admit(flows),
+		Fixes:    p.admit(flows, d),
 	})
 	return true
 }

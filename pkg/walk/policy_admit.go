@@ -15,15 +15,15 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
-// admit proposes policies that open a named client's denied flows; policies add
-// up, so that the others stay as they are. Where no client is named, only a
-// person knows who was meant.
-func (p *Pass) admit(flows []*policyFlow) []Proposal {
+// admit proposes policies that open a named client's denied flows in some
+// directions; policies add up, so that the others stay as they are. Where no
+// client is named, only a person knows who was meant.
+func (p *Pass) admit(flows []*policyFlow, in ...netpol.Direction) []Proposal {
 	if p.Client.Kind == AnyPod || p.Client.Kind == FromExternal {
 		return []Proposal{p.decideClients()}
 	}
 	var pols []networkingv1.NetworkPolicy
-	for _, d := range directions {
+	for _, d := range in {
 		denied := deniedBy(flows, d)
 		if len(denied) == 0 {
 			continue

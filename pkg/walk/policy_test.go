@@ -214,8 +214,8 @@ func TestPolicyLayer(t *testing.T) {
 			roots: []string{"VIP402"}, status: "fail", simulated: "confirmed", says: "by egress policy: shop/p0",
 		},
 		{
-			name: "neither out nor in: one fix opens both", policies: []string{denyIn, denyOut}, from: "api",
-			roots: []string{"VIP401", "VIP402"}, status: "fail",
+			name: "neither out nor in: two faults", policies: []string{denyIn, denyOut}, from: "api",
+			roots: []string{"VIP401", "VIP402"}, status: "fail", simulated: "confirmed",
 		},
 		{
 			name: "it may get out to the backends", policies: []string{denyOut, `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 8080}]}]}`}, from: "api",

@@ -23,14 +23,14 @@ var someBackendsBlocked = &Check{
 			Title:    fmt.Sprintf("%s may reach %d of %d backends%s: it fails now and then", s.client.label, len(s.open), len(s.open)+len(s.shut), s.portText(p)),
 			Expected: "the client admitted by every backend, or by none",
 			Found:    fmt.Sprintf("refused by %s, admitted by %s", join(backendNames(s.shut), 3), join(backendNames(s.open), 3)),
-			Fixes:    p.admit(s.shut),
+			Fixes:    p.admit(s.shut, directions...),
 		}
 		if n := splitClients(splits); n > 1 {
 			f.Found = fmt.Sprintf("%s; so it is for %d kinds of client", f.Found, n)
 		}
 		if p.Client.Kind != AnyPod {
 			f.Severity = diagnosis.Error
-			f.Fixes = p.admit(allShut(splits))
+			f.Fixes = p.admit(allShut(splits), directions...)
 		}
 		for _, d := range directions {
 			if shut := deniedBy(s.shut, d); len(shut) > 0 {
