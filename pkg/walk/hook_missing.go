@@ -6,6 +6,7 @@ import (
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
 )
 
 // hookMissing: kube-proxy's chains are there, but the kernel never gets to
@@ -48,7 +49,10 @@ type hookFault struct {
 // anyHookFault looks at the way in, and, for a packet that ought to be
 // masqueraded and is not, at the way out.
 func (pr *probe) anyHookFault() *hookFault {
-	if len(pr.untouched) > 0 {
+	// A Service without endpoints is refused in the filter table, whether or not
+	// nat leads to kube-proxy's chains; once it has some, that will matter.
+	empty := pr.expect.Action == proxy.Reject || pr.expect.Action == proxy.Drop
+	if len(pr.untouched) > 0 || empty && !pr.hairpin {
 		if hf := pr.hookFault(); hf != nil {
 			return hf
 		}

@@ -240,6 +240,13 @@ func TestNodeLayer(t *testing.T) {
 			roots: []string{"VIP307"}, status: diagnosis.Fail,
 		},
 		{
+			name: "PREROUTING's jump is gone, and there is no endpoint", change: []func(*snapshot.Snapshot){
+				rules(preJump, ""), rules(vipRule, ""), rules(npRule, "-A KUBE-NODEPORTS -p tcp -m tcp --dport 1 -j KUBE-EXT-WEB\n"),
+				func(s *snapshot.Snapshot) { s.Objects.EndpointSlices[0].Endpoints = nil },
+			},
+			roots: []string{"VIP307"}, status: diagnosis.Fail,
+		},
+		{
 			name: "OUTPUT's jump is gone: the node's own processes alone", change: []func(*snapshot.Snapshot){rules(outJump, "")},
 			roots: []string{"VIP307"}, status: diagnosis.Fail,
 		},

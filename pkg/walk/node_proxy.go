@@ -1,12 +1,14 @@
 package walk
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -16,6 +18,8 @@ type proxySeen struct {
 	// means iptables on Linux. "" where there is no such ConfigMap.
 	configured string
 	configRef  string
+	// detectLocal and masqueradeAll are what it says of masquerading.
+	detectLocal, masqueradeAll proxy.Setting
 	// answered is what the running kube-proxy's /proxyMode says.
 	answered string
 	// byRules is the mode whose chains the node has: iptables, ipvs, or "".
@@ -51,7 +55,7 @@ func (s proxySeen) mode() string {
 
 func (w *world) proxySeen(v *nodeView) proxySeen {
 	s := proxySeen{byRules: modeByRules(v)}
-	s.configured, s.configRef = w.configuredMode()
+	w.readProxyConfig(&s)
 	if t := v.state.Text(snapshot.ProxyMode); t.Status == snapshot.Done {
 		s.answered = strings.TrimSpace(t.Content)
 	}
@@ -63,8 +67,8 @@ func (w *world) proxySeen(v *nodeView) proxySeen {
 	return s
 }
 
-// configuredMode reads kube-proxy's ConfigMap.
-func (w *world) configuredMode() (mode, ref string) {
+// readProxyConfig reads kube-proxy's ConfigMap.
+func (w *world) readProxyConfig(s *proxySeen) {
 	for i := range w.snap.Objects.ConfigMaps {
 		cm := &w.snap.Objects.ConfigMaps[i]
 		for _, key := range []string{"config.conf", "config"} {
@@ -72,20 +76,40 @@ func (w *world) configuredMode() (mode, ref string) {
 			if !ok {
 				continue
 			}
-			var conf struct {
-				Kind string `json:"kind"`
-				Mode string `json:"mode"`
-			}
+			var conf proxyConfig
 			if yaml.Unmarshal([]byte(text), &conf) != nil || conf.Kind != "KubeProxyConfiguration" {
 				continue
 			}
-			if conf.Mode == "" {
-				conf.Mode = "iptables"
-			}
-			return conf.Mode, "configmap/" + cm.Name
+			s.configured, s.configRef = cmp.Or(conf.Mode, "iptables"), "configmap/"+cm.Name
+			s.detectLocal, s.masqueradeAll = conf.settings()
+			return
 		}
 	}
-	return "", ""
+}
+
+// proxyConfig is the part of KubeProxyConfiguration (v1alpha1) that bears on
+// the walk.
+type proxyConfig struct {
+	Kind            string `json:"kind"`
+	Mode            string `json:"mode"`
+	ClusterCIDR     string `json:"clusterCIDR"`
+	DetectLocalMode string `json:"detectLocalMode"`
+	IPTables        struct {
+		MasqueradeAll bool `json:"masqueradeAll"`
+	} `json:"iptables"`
+}
+
+// settings: the default way of telling pods from others needs the cluster's
+// CIDR, the others do not.
+func (c proxyConfig) settings() (detectLocal, masqueradeAll proxy.Setting) {
+	detectLocal, masqueradeAll = proxy.SettingOn, proxy.SettingOff
+	if (c.DetectLocalMode == "" || c.DetectLocalMode == "ClusterCIDR") && c.ClusterCIDR == "" {
+		detectLocal = proxy.SettingOff
+	}
+	if c.IPTables.MasqueradeAll {
+		masqueradeAll = proxy.SettingOn
+	}
+	return detectLocal, masqueradeAll
 }
 
 // modeByRules tells iptables mode from IPVS mode by the chains that only one of

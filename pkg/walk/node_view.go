@@ -213,7 +213,10 @@ func (v *nodeView) supply() string {
 
 // proxyNode is the node as the expectation needs it.
 func (v *nodeView) proxyNode() proxy.Node {
-	n := proxy.Node{Name: v.name, Addresses: v.host.Addresses()}
+	n := proxy.Node{
+		Name: v.name, Addresses: v.host.Addresses(), ZoneUnknown: v.object == nil,
+		DetectLocal: v.seen.detectLocal, MasqueradeAll: v.seen.masqueradeAll,
+	}
 	if v.object == nil {
 		return n
 	}
