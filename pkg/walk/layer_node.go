@@ -196,9 +196,9 @@ func (p *Pass) nodeStateMissing() diagnosis.Missing {
 // again is the command line of this very walk.
 func (p *Pass) again() string {
 	if p.Service == nil {
-		return "vipwalk " + p.Target.Text
+		return "vipwalk " + shellQuote(p.Target.Text)
 	}
-	return fmt.Sprintf("kubectl vipwalk %s -n %s", p.Service.Name, p.Service.Namespace)
+	return kubectl("vipwalk", p.Service.Name, "-n", p.Service.Namespace)
 }
 
 // noteUndecided makes the layer unknown where an outcome hangs on a rule that
