@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vipwalk/vipwalk/docs"
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/walk"
 	"github.com/vipwalk/vipwalk/testdata/incidents"
@@ -297,6 +299,21 @@ func TestClusterIPOfRule(t *testing.T) {
 		a, ok := clusterIP(line)
 		if got := a.String(); ok && got != want || !ok && want != "invalid IP" {
 			t.Errorf("%s: %s, %t; want %s", line, got, ok, want)
+		}
+	}
+}
+
+// `explain` has a page for every code that can be raised, and its first line
+// names the code as the catalogue does.
+func TestEveryCodeHasAPage(t *testing.T) {
+	for _, e := range diagnosis.Catalogue {
+		page, err := fs.ReadFile(docs.FS, "codes/"+string(e.Code)+".md")
+		if err != nil {
+			t.Errorf("%s has no page: %v", e.Code, err)
+			continue
+		}
+		if want := "# " + string(e.Code) + " " + e.Name + "\n"; !strings.HasPrefix(string(page), want) {
+			t.Errorf("the page of %s does not begin with %q", e.Code, want)
 		}
 	}
 }
