@@ -39,20 +39,27 @@ const maxPolicyClients = 400
 // anyNode names the node of a packet that comes in at whichever.
 const anyNode = "(the node that it comes in at)"
 
-// source is the client as a backend sees it; ok is false where the two have no
-// address family in common, so that there is no such flow.
-func (c *policyClient) source(b *policyBackend) (peer netpol.Peer, ok bool) {
+// shares says whether client and backend have an address family in common; there
+// is no flow between them otherwise.
+func (c *policyClient) shares(b *policyBackend) bool {
 	v6 := b.addr.Addr().Is6()
-	common := len(c.addrs) == 0 || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool { return a.Is6() == v6 })
+	if c.addr.IsValid() {
+		return c.addr.Is6() == v6
+	}
+	return len(c.addrs) == 0 || slices.ContainsFunc(c.addrs, func(a netip.Addr) bool { return a.Is6() == v6 })
+}
+
+// source is the client as a backend sees it.
+func (c *policyClient) source(b *policyBackend) netpol.Peer {
 	switch {
 	case c.pod != nil:
-		return netpol.PodPeer(c.pod), common
+		return netpol.PodPeer(c.pod)
 	case c.node != "":
-		return netpol.NodePeer(c.node, netip.Addr{}), common
+		return netpol.NodePeer(c.node, netip.Addr{})
 	case c.outside:
-		return netpol.IPPeer(outside(v6)), true
+		return netpol.IPPeer(outside(b.addr.Addr().Is6()))
 	}
-	return netpol.IPPeer(c.addr), c.addr.Is6() == v6
+	return netpol.IPPeer(c.addr)
 }
 
 func nodeAddresses(n *corev1.Node) []netip.Addr {
@@ -77,6 +84,13 @@ func (p *Pass) policyClients() []*policyClient {
 	nobody := &policyClient{label: "any pod", absent: true, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Service.Namespace}}}
 	if !p.anythingIsolated(nobody.pod) {
 		return []*policyClient{nobody}
+	}
+	if p.rewritten() {
+		// Whoever calls, the backends see the node that it comes in at.
+		c := &policyClient{label: "any client"}
+		p.mask(c)
+		c.addrs = nodeAddresses(p.nodeByName[c.node])
+		return []*policyClient{c}
 	}
 	out := p.clientsOf(p.policyKinds().telling)
 	if len(out) > maxPolicyClients {

@@ -30,7 +30,6 @@ type policyLayer struct {
 type policyFlow struct {
 	client   *policyClient
 	backend  *policyBackend
-	flow     netpol.Flow
 	decision *netpol.Decision
 }
 
@@ -92,17 +91,22 @@ func (p *Pass) judgeClient(c *policyClient) {
 // in common, or they are one pod and nobody asked about that one. (What a pod
 // may do to itself through a Service is undefined.)
 func (p *Pass) flowTo(c *policyClient, b *policyBackend) *policyFlow {
-	from, ok := c.source(b)
-	if !ok || p.Client.Kind == AnyPod && c.pod != nil && c.pod == b.pod {
+	if !c.shares(b) || p.Client.Kind == AnyPod && c.pod != nil && c.pod == b.pod {
 		return nil
 	}
-	return &policyFlow{client: c, backend: b, flow: netpol.Flow{
-		From: from, To: b.peer(), Port: int32(b.addr.Port()), Protocol: b.port.protocol, VIP: b.vip, VIPPort: b.port.number,
-	}}
+	return &policyFlow{client: c, backend: b}
+}
+
+// flow is the connection as policies see it.
+func (f *policyFlow) flow() netpol.Flow {
+	b := f.backend
+	return netpol.Flow{
+		From: f.client.source(b), To: b.peer(), Port: int32(b.addr.Port()), Protocol: b.port.protocol, VIP: b.vip, VIPPort: b.port.number,
+	}
 }
 
 func (p *Pass) judgeFlow(f *policyFlow) {
-	d := p.policies().Evaluate(f.flow)
+	d := p.policies().Evaluate(f.flow())
 	f.decision = &d
 	if f.client.outside && f.denied(netpol.Ingress) {
 		p.doubtOutside(f)
@@ -126,8 +130,8 @@ func (p *Pass) doubtOutside(f *policyFlow) {
 	}
 }
 
-// rewritten says whether the source of a pod's packets is rewritten, because
-// the target is one of the Service's addresses for the outside alone.
+// rewritten says whether the source of every packet is rewritten to a node's,
+// because the target is one of the Service's addresses for the outside alone.
 func (p *Pass) rewritten() bool {
 	fronts := p.Frontends()
 	return len(fronts) > 0 && !proxy.ExternalLocal(p.Service) &&

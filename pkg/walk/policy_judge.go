@@ -140,7 +140,7 @@ func (p *Pass) ruleForOthers(ref netpol.PolicyRef, b *policyBackend) others {
 // anybodyRead says whether any client is a pod, or a workload's: one that is
 // made up shows only that not everybody is let in.
 func (p *Pass) anybodyRead() bool {
-	return slices.ContainsFunc(p.policy.clients, func(c *policyClient) bool { return len(c.pod.Labels) > 0 || !c.absent })
+	return slices.ContainsFunc(p.policy.clients, func(c *policyClient) bool { return !c.absent || len(c.pod.Labels) > 0 })
 }
 
 func isBlock(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil }

@@ -41,7 +41,7 @@ func (p *Pass) policyMisses() []policyMiss {
 // how little is amiss.
 func (p *Pass) nearest(f policyFault) (best policyMiss, ok bool) {
 	for _, fl := range p.suspects(f) {
-		for _, near := range p.policies().NearMisses(fl.flow, f.direction) {
+		for _, near := range p.policies().NearMisses(fl.flow(), f.direction) {
 			for _, m := range p.mistakes(near, fl) {
 				m.fault, m.flow, m.near = f, fl, near
 				if !ok || m.before(best) {
@@ -75,7 +75,7 @@ const maxSuspects = 400
 // backends that are alike one will do.
 func (p *Pass) suspects(f policyFault) []*policyFlow {
 	own := f.flows
-	if p.Client.Kind == AnyPod {
+	if p.Client.Kind == AnyPod && !p.rewritten() {
 		own = p.labelledFlows(f)
 	}
 	type pair struct {

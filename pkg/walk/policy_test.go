@@ -582,6 +582,25 @@ func TestPolicyThroughNodePort(t *testing.T) {
 	}
 }
 
+// Whoever calls a node port, backends see a node.
+func TestPolicyNodePortOfAnyClient(t *testing.T) {
+	target := func(o *Options) { o.Targets = []Target{{Text: ":30080", NodePort: true, Port: 30080}} }
+	s := policyFixture(t, admitWeb(`{from: [{podSelector: {}}]}`))
+	addWorker3(s)
+	svc, roots, _ := walkPolicy(s, target)
+	if !slices.Equal(roots, []string{"VIP401"}) || !strings.Contains(fmt.Sprint(svc.Diagnoses[0].Evidence), "worker-3") {
+		t.Errorf("roots %v\n%s", roots, describe(svc))
+	}
+	s = policyFixture(t, admitWeb(`{from: [{ipBlock: {cidr: 172.31.250.0/24}}]}`))
+	addWorker3(s)
+	if svc, roots, _ = walkPolicy(s, target); len(roots) > 0 || svc.Layers[3].Status != diagnosis.OK {
+		t.Errorf("the nodes are admitted: roots %v\n%s", roots, describe(svc))
+	}
+	if svc, roots, _ = walkPolicy(policyFixture(t), target); len(roots) > 0 || svc.Layers[3].Status != diagnosis.OK {
+		t.Errorf("no policy: roots %v\n%s", roots, describe(svc))
+	}
+}
+
 // A node with a backend is let in there, whatever the policies say; from the
 // address of one that has none, nobody is.
 func TestPolicyEntryNode(t *testing.T) {
