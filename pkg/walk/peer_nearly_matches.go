@@ -22,7 +22,7 @@ var peerNearlyMatches = &Check{
 			}
 			var evidence []diagnosis.Evidence
 			for _, miss := range m.misses {
-				evidence = append(evidence, policyEvidence(ref, miss.Field, miss.Want), p.peerEvidence(m.flow, m.near.Direction, miss))
+				evidence = append(evidence, p.itemEvidence(m.near, miss), p.peerEvidence(m.flow, m.near.Direction, miss))
 			}
 			p.Report(Finding{
 				Subject:  policySubject(ref),

@@ -246,7 +246,7 @@ func (p *Pass) createPolicies(pols []networkingv1.NetworkPolicy, client *policyC
 	}
 	return Proposal{
 		Fix: diagnosis.Fix{
-			Title:       fmt.Sprintf("add %s that %s %s", count(len(pols), "NetworkPolicy"), are(len(pols), "admits", "admit"), client.label),
+			Title:       fmt.Sprintf("add %s %s", are(len(pols), "a NetworkPolicy that admits", fmt.Sprintf("%d NetworkPolicies that admit", len(pols))), client.label),
 			Commands:    tried(fmt.Sprintf(`printf '%%s\n' %s | kubectl create -f -`, shellQuote(compactJSON(manifest)))),
 			BlastRadius: strings.Join(opens, "; ") + "; policies add up, so nobody is shut out",
 			Undo:        undo,

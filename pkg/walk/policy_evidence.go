@@ -124,6 +124,28 @@ func cut(s string) string {
 	return fmt.Sprintf("%s... (%d characters more)", s[:i], utf8.RuneCountInString(s[i:]))
 }
 
+// itemEvidence quotes the item of a rule's peers that nearly matches.
+func (p *Pass) itemEvidence(n netpol.NearMiss, m netpol.Miss) diagnosis.Evidence {
+	quote := m.Want
+	if pol := p.policies().Policy(n.Policy); pol != nil {
+		if lists, ok := listsOf(pol, n.Direction, n.Rule); ok && m.Item < len(*lists.peers) {
+			quote = cut(compactJSON((*lists.peers)[m.Item]))
+			m.Field = fmt.Sprintf("spec.%s[%d].%s[%d]", directionText(n.Direction), n.Rule, lists.peersName, m.Item)
+		}
+	}
+	return policyEvidence(n.Policy, m.Field, quote)
+}
+
+// namespaceLabels are a namespace's labels as far as they are known.
+func (p *Pass) namespaceLabels(name string) string {
+	for i := range p.snap.Objects.Namespaces {
+		if ns := &p.snap.Objects.Namespaces[i]; ns.Name == name && len(ns.Labels) > 0 {
+			return strings.TrimSuffix(labelText(ns.Labels), ",")
+		}
+	}
+	return corev1.LabelMetadataName + "=" + name
+}
+
 // peerEvidence quotes what the near miss was compared with: the labels of the
 // client or backend, or of its namespace.
 func (p *Pass) peerEvidence(fl *policyFlow, d netpol.Direction, m netpol.Miss) diagnosis.Evidence {
@@ -135,7 +157,7 @@ func (p *Pass) peerEvidence(fl *policyFlow, d netpol.Direction, m netpol.Miss) d
 	case netpol.MissNamespaceLabelValue, netpol.MissNamespaceLabelKey, netpol.MissNamespaceLabelAbsent, netpol.MissNamespaceSelector:
 		if pod != nil {
 			return diagnosis.Evidence{
-				Source: "namespace/" + pod.Namespace + " .metadata.labels", Ref: "namespace/" + pod.Namespace, Quote: m.Got,
+				Source: "namespace/" + pod.Namespace + " .metadata.labels", Ref: "namespace/" + pod.Namespace, Quote: p.namespaceLabels(pod.Namespace),
 				Command: kubectl("get", "namespace", pod.Namespace, "--show-labels"),
 			}
 		}
