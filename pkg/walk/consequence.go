@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -9,8 +10,8 @@ import (
 )
 
 // consequence says what clients see, where something fails: by the outcomes on
-// the examined nodes, or else by what kube-proxy does for such a Service. ""
-// where neither tells.
+// the examined nodes, or else by the policies, or by what kube-proxy does for
+// such a Service. "" where none of these tells.
 func (p *Pass) consequence(ds []diagnosis.Diagnosis) string {
 	failing := false
 	for _, d := range ds {
@@ -19,29 +20,66 @@ func (p *Pass) consequence(ds []diagnosis.Diagnosis) string {
 	if !failing {
 		return ""
 	}
-	odds := map[string]float64{}
-	n := 0.0
+	if s, walked := p.consequenceByNodes(); s != "" {
+		return s
+	} else if s := p.consequenceByPolicy(ds); s != "" {
+		return s
+	} else if !walked {
+		return p.consequenceByObjects()
+	}
+	return ""
+}
+
+// consequenceByNodes names the fate of every client that does not get through,
+// or of all alike. walked is false where no packet was.
+func (p *Pass) consequenceByNodes() (text string, walked bool) {
+	var parts []string
+	whole := map[string]int{}
+	n := 0
 	for _, pr := range p.node.probes {
 		if pr.hairpin || len(pr.outcomes) == 0 {
 			continue
 		}
 		n++
+		odds := map[string]float64{}
 		for _, o := range pr.outcomes {
 			odds[pr.fate(o)] += o.Probability
 		}
-	}
-	if n == 0 {
-		return p.consequenceByObjects()
-	}
-	for _, fate := range []string{"refused", "times out", "passes unanswered", "cannot be told"} {
-		switch part := odds[fate] / n; {
-		case part > 0.9999:
-			return fate + " for every client"
-		case part > 0:
-			return fmt.Sprintf("%s for %.0f%% of connections", fate, part*100)
+		for _, fate := range fates {
+			part := fate
+			switch odds := odds[fate]; {
+			case odds > 0.9999:
+				whole[fate]++
+			case odds > 0.0001:
+				part = fmt.Sprintf("%s for %.0f%% of connections", fate, odds*100)
+			default:
+				continue
+			}
+			if part += " from " + p.probeClient(pr); !slices.Contains(parts, part) {
+				parts = append(parts, part)
+			}
 		}
 	}
-	return ""
+	for _, fate := range fates {
+		if n > 0 && whole[fate] == n {
+			if p.Client.Kind != AnyPod {
+				return fate + " for " + p.Client.String(), true
+			}
+			return fate + " for every client", true
+		}
+	}
+	return join(parts, 2), n > 0
+}
+
+// fates are the ends that are worth telling, the gravest first.
+var fates = []string{"refused", "times out", "goes unanswered", "cannot be told"}
+
+// probeClient names a probe's client, and the node where that does not say it.
+func (p *Pass) probeClient(pr *probe) string {
+	if pr.caller.kind == proxy.NodeClient || len(p.node.views) == 1 && len(p.snap.Objects.Nodes) <= 1 || pr.view.name == "" {
+		return pr.caller.label
+	}
+	return pr.caller.label + " on " + pr.view.name
 }
 
 // fate is what the client of a probe sees of one outcome.
@@ -54,21 +92,36 @@ func (pr *probe) fate(o netfilter.Outcome) string {
 	case netfilter.Undecided:
 		return "cannot be told"
 	case netfilter.None, netfilter.Accept:
-		return "passes unanswered"
+		return "goes unanswered"
 	}
-	for _, list := range [][]netfilter.Outcome{pr.stale, pr.unmasked} {
-		for _, s := range list {
-			if s.To == o.To {
-				return "times out"
-			}
-		}
-	}
-	for _, s := range pr.wrongPort {
-		if s.To == o.To {
-			return "refused"
-		}
+	sentTo := func(to netfilter.Outcome) bool { return to.To == o.To }
+	switch {
+	case slices.ContainsFunc(pr.stale, sentTo), slices.ContainsFunc(pr.unmasked, sentTo):
+		return "times out"
+	case slices.ContainsFunc(pr.wrongPort, sentTo):
+		return "refused"
 	}
 	return "answered"
+}
+
+// consequenceByPolicy: a packet that a policy refuses is dropped by the plugins
+// that are known to enforce one, so that the client waits.
+func (p *Pass) consequenceByPolicy(ds []diagnosis.Diagnosis) string {
+	for _, d := range ds {
+		if d.Severity != diagnosis.Error || d.Ignored {
+			continue
+		}
+		switch {
+		case d.Code == diagnosis.SomeBackendsBlocked:
+			return "times out at some backends for " + p.Client.String()
+		case d.Code != diagnosis.IngressBlocked && d.Code != diagnosis.EgressBlocked:
+		case p.Client.Kind == AnyPod:
+			return "times out for every client that was read"
+		default:
+			return "times out for " + p.Client.String()
+		}
+	}
+	return ""
 }
 
 // consequenceByObjects: kube-proxy rejects what has no usable endpoint.

@@ -167,8 +167,11 @@ func (p *Pass) summariseAlone() Summary {
 			}
 		}
 	}
-	if bad {
+	switch {
+	case bad:
 		return Summary{Status: diagnosis.OK, Text: join(names, 3) + ": not every packet gets through"}
+	case undecided(probes):
+		return Summary{Status: diagnosis.Unknown, Text: join(names, 3) + ": its rules do not tell where the packet goes"}
 	}
 	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", join(names, 3), countBackends(len(to)))}
 }
@@ -216,14 +219,26 @@ func (p *Pass) noteUndecided(probes []*probe) {
 				if u.Table == "filter" && u.Chain == "" {
 					continue // said above
 				}
-				p.Missing(diagnosis.LayerNode, diagnosis.Missing{
-					What:   fmt.Sprintf("whether %s line %d (%s %s) holds for the packet on %s", u.Source, u.Line, u.Table, u.Chain, pr.view.label()),
-					Why:    u.Why,
-					Supply: "look at the rule: " + u.Text,
-				})
+				m := diagnosis.Missing{What: undecidedText(u, pr.view), Why: u.Why, Supply: pr.view.supply()}
+				if u.Text != "" {
+					m.Supply = "look at the rule: " + u.Text
+				}
+				p.Missing(diagnosis.LayerNode, m)
 			}
 		}
 	}
+}
+
+// undecidedText names what a walk hung on: a rule, or what lies behind one.
+func undecidedText(u netfilter.Undecidable, v *nodeView) string {
+	place := strings.TrimSpace(u.Table + " " + u.Chain)
+	switch {
+	case u.Line > 0:
+		return fmt.Sprintf("%s line %d (%s) on %s", u.Source, u.Line, place, v.label())
+	case place != "":
+		return fmt.Sprintf("%s of %s", place, v.label())
+	}
+	return v.label()
 }
 
 // noteUnexamined tells which nodes nobody looked at, without making the layer
@@ -259,9 +274,15 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 		names = append(names, v.label()+v.modeText())
 	}
 	who := join(names, 3)
+	does := func(one, many string) string {
+		if len(names) > 1 {
+			return who + " " + many
+		}
+		return who + " " + one
+	}
 	s := Summary{Status: diagnosis.OK}
-	var bad, empty, dropped, fresh int
-	backends := map[string]bool{}
+	var bad, empty, dropped int
+	backends, fresh := map[string]bool{}, map[string]bool{}
 	for _, pr := range probes {
 		switch {
 		case pr.hairpin:
@@ -272,7 +293,9 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 		case pr.expect.Action == proxy.Drop:
 			dropped++
 		}
-		fresh += len(pr.fresh)
+		for _, b := range pr.fresh {
+			fresh[b.Addr.String()] = true
+		}
 		for _, b := range pr.expect.Backends {
 			backends[b.Addr.String()] = true
 		}
@@ -285,19 +308,26 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 	case bad > 0:
 		s.Text = who + ": not as the objects ask"
 	case empty > 0 && len(backends) == 0:
-		s.Text, s.Because = who+" rejects, as it should with no endpoints", p.emptyBecause()
+		s.Text, s.Because = does("rejects, as it should with no endpoints", "reject, as they should with no endpoints"), p.emptyBecause()
 		if !allTurnedAway(probes) {
-			s.Text = who + " has no rule to reject it, and there is no endpoint to send it to"
+			s.Text = does("has", "have") + " no rule to reject it, and there is no endpoint to send it to"
 		}
 	case dropped > 0 && len(backends) == 0:
-		s.Text, s.Because = who+" drops, as its traffic policy asks with no local endpoint", []diagnosis.Layer{diagnosis.LayerSelector}
+		s.Text, s.Because = does("drops", "drop")+", as the traffic policy asks with no local endpoint", []diagnosis.Layer{diagnosis.LayerSelector}
+	case undecided(probes):
+		s.Status, s.Text = diagnosis.Unknown, who+": its rules do not tell where the packet goes"
 	default:
-		s.Text = fmt.Sprintf("%s sends to %s", who, countBackends(len(backends)))
+		s.Text = does("sends to ", "send to ") + countBackends(len(backends))
 	}
-	if fresh > 0 {
-		s.Text += fmt.Sprintf(" (%d just became ready and may be on the way)", fresh)
+	if len(fresh) > 0 {
+		s.Text += fmt.Sprintf(" (%d just became ready and may be on the way)", len(fresh))
 	}
 	return s
+}
+
+// undecided says whether any packet's end could not be told.
+func undecided(probes []*probe) bool {
+	return slices.ContainsFunc(probes, func(pr *probe) bool { return len(pr.undecided) > 0 })
 }
 
 func countBackends(n int) string {

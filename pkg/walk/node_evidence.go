@@ -42,6 +42,8 @@ func wayEvidence(v *nodeView, o netfilter.Outcome) []diagnosis.Evidence {
 	var keep []netfilter.Step
 	for i, s := range o.Steps {
 		switch {
+		case s.Table == "":
+			// Not a rule: a switch of the node, which its own check quotes.
 		case i == len(o.Steps)-1 && o.Verdict != netfilter.DNAT,
 			strings.Contains(s.Text, "DNAT"),
 			s.Chain == "KUBE-SERVICES" && !strings.Contains(s.Text, "KUBE-MARK-MASQ"):

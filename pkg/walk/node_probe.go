@@ -151,7 +151,7 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 		})
 		return
 	}
-	for _, c := range p.callers(v, f) {
+	for _, c := range p.callers(v, f, dst) {
 		p.node.probes = append(p.node.probes, p.walkPacket(v, f, dst, c))
 	}
 	if pr := p.hairpinProbe(v, f, dst); pr != nil {
@@ -161,11 +161,8 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 
 func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c caller) *probe {
 	pr := &probe{view: v, caller: c, frontend: f, dst: dst}
-	pkt := netfilter.Packet{
-		Src: c.addr, Dst: dst.Addr(), DstPort: dst.Port(),
-		Protocol:     netfilter.Protocol(strings.ToLower(string(f.Protocol))),
-		LocalProcess: c.kind == proxy.NodeClient,
-	}
+	pkt := packetTo(f, dst, c.addr)
+	pkt.LocalProcess = c.kind == proxy.NodeClient
 	if !pkt.LocalProcess {
 		// It arrives by the interface over which the node would answer.
 		pkt.In = v.host.Route(c.addr)
@@ -225,7 +222,7 @@ func outside(v6 bool) netip.Addr {
 // callers are the clients of a frontend on a node: for a cluster IP a pod and
 // the node itself, for an outside address a client from outside; or the one
 // that --from names.
-func (p *Pass) callers(v *nodeView, f proxy.Frontend) []caller {
+func (p *Pass) callers(v *nodeView, f proxy.Frontend, dst netip.AddrPort) []caller {
 	outsider := caller{proxy.ExternalClient, "external", outside(f.V6)}
 	switch p.Client.Kind {
 	case FromExternal:
@@ -242,7 +239,7 @@ func (p *Pass) callers(v *nodeView, f proxy.Frontend) []caller {
 		return []caller{outsider}
 	}
 	var out []caller
-	if a, ok := p.somePodAddress(v, f); ok {
+	if a, ok := p.somePodAddress(v, f, dst); ok {
 		out = append(out, caller{proxy.PodClient, p.Client.String(), a})
 	}
 	return append(out, p.nodeCaller(v, f)...)
@@ -283,7 +280,7 @@ func (p *Pass) namedCaller(v *nodeView, f proxy.Frontend) []caller {
 
 // somePodAddress is an address that stands for "any pod" of the node: a pod of
 // its own that is not a backend, or else a free address of its pod range.
-func (p *Pass) somePodAddress(v *nodeView, f proxy.Frontend) (netip.Addr, bool) {
+func (p *Pass) somePodAddress(v *nodeView, f proxy.Frontend, dst netip.AddrPort) (netip.Addr, bool) {
 	backend := map[netip.Addr]bool{}
 	for _, e := range p.serviceEndpoints() {
 		backend[e.Addr] = true
@@ -293,12 +290,13 @@ func (p *Pass) somePodAddress(v *nodeView, f proxy.Frontend) (netip.Addr, bool) 
 			return a, true
 		}
 	}
-	return p.freePodAddress(v, f, backend)
+	return p.freePodAddress(v, f, dst, backend)
 }
 
 // freePodAddress is the highest address of the node's pod range that no pod
-// has; where the range is not known, one next to a backend's.
-func (p *Pass) freePodAddress(v *nodeView, f proxy.Frontend, backend map[netip.Addr]bool) (netip.Addr, bool) {
+// has; where the range is not known, one next to a backend's, by the objects or
+// else by where the rules send.
+func (p *Pass) freePodAddress(v *nodeView, f proxy.Frontend, dst netip.AddrPort, backend map[netip.Addr]bool) (netip.Addr, bool) {
 	node := v.proxyNode()
 	for _, c := range node.PodCIDRs {
 		if c.Addr().Is6() != f.V6 {
@@ -310,20 +308,45 @@ func (p *Pass) freePodAddress(v *nodeView, f proxy.Frontend, backend map[netip.A
 			}
 		}
 	}
-	addrs := make([]netip.Addr, 0, len(backend))
-	for a := range backend {
-		if a.Is6() == f.V6 {
+	if a, ok := nextTo(backend, f.V6); ok {
+		return a, true
+	}
+	sent := map[netip.Addr]bool{}
+	for _, o := range netfilter.Walk(v.rules, v.host, packetTo(f, dst, outside(f.V6))) {
+		if o.Rewritten && o.To.Addr().IsValid() {
+			sent[o.To.Addr()] = true
+		}
+	}
+	if a, ok := nextTo(sent, f.V6); ok {
+		return a, true
+	}
+	// Nothing is known of the pods: a client that no rule has heard of.
+	return outside(f.V6), true
+}
+
+// nextTo is a free address beside one of a set's.
+func nextTo(set map[netip.Addr]bool, v6 bool) (netip.Addr, bool) {
+	addrs := make([]netip.Addr, 0, len(set))
+	for a := range set {
+		if a.Is6() == v6 {
 			addrs = append(addrs, a)
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, b := range addrs {
-		if a := b.Next(); a.IsValid() && !backend[a] {
+		if a := b.Next(); a.IsValid() && !set[a] {
 			return a, true
 		}
 	}
-	// Nothing is known of the pods: a client that no rule has heard of.
-	return outside(f.V6), true
+	return netip.Addr{}, false
+}
+
+// packetTo is the first packet of a connection to a frontend, coming in.
+func packetTo(f proxy.Frontend, dst netip.AddrPort, src netip.Addr) netfilter.Packet {
+	return netfilter.Packet{
+		Src: src, Dst: dst.Addr(), DstPort: dst.Port(),
+		Protocol: netfilter.Protocol(strings.ToLower(string(f.Protocol))),
+	}
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {
@@ -354,10 +377,9 @@ func (p *Pass) hairpinProbe(v *nodeView, f proxy.Frontend, dst netip.AddrPort) *
 		// A pod on the host's network is the node; it has no hairpin.
 		if b.Local && v.host.Local(b.Addr.Addr()) == netfilter.False {
 			pr := &probe{view: v, caller: caller{proxy.PodClient, "the backend itself", b.Addr.Addr()}, frontend: f, dst: dst, expect: want, hairpin: true}
-			pr.outcomes = netfilter.Walk(v.rules, v.host, netfilter.Packet{
-				Src: b.Addr.Addr(), Dst: dst.Addr(), DstPort: dst.Port(), In: v.host.Route(b.Addr.Addr()),
-				Protocol: netfilter.Protocol(strings.ToLower(string(f.Protocol))),
-			})
+			pkt := packetTo(f, dst, b.Addr.Addr())
+			pkt.In = v.host.Route(pkt.Src)
+			pr.outcomes = netfilter.Walk(v.rules, v.host, pkt)
 			for _, o := range pr.outcomes {
 				if o.Verdict == netfilter.DNAT && o.To == b.Addr && o.Masquerade == netfilter.False {
 					pr.unmasked = append(pr.unmasked, o)

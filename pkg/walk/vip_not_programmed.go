@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -45,7 +46,8 @@ func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 	}
 	out = append(out, e)
 	for _, o := range pr.untouched {
-		if last := lastStep(o); last.Line > 0 && !isPolicy(last) {
+		// A rule that lets it pass is worth a look; the way out is not.
+		if last := lastStep(o); last.Line > 0 && o.Verdict == netfilter.Accept && !isPolicy(last) && !strings.Contains(last.Chain, "POSTROUTING") {
 			out = append(out, ruleEvidence(v, last))
 		}
 	}
