@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // carryOut does one action; false when it went elsewhere.
@@ -135,23 +136,48 @@ func (l *leg) choose(by Chooser, r *Rule) bool {
 		}
 	}
 	var all []result
-	for _, c := range choices {
-		one := leg{walker: l.walker, s: l.state(l.s.Flow), at: l.at, share: c.P}
-		switch {
-		case c.Why != "":
-			one.undecided(note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Why})
-		case c.Skip:
-			one.nextRule()
-		case c.Do == nil || one.carryOut(c.Do, r):
-			one.at.expr++
+	for i, c := range choices {
+		if c.Maybe != "" {
+			all = l.either(choices[i:], r)
+			break
 		}
-		if !one.done {
-			one.end(l.run(one.at, one.s.Flow))
-		}
-		all = append(all, one.results...)
+		all = append(all, l.chosen(c, c.P, r)...)
 	}
 	l.end(all)
 	return false
+}
+
+// chosen follows one choice to its end.
+func (l *leg) chosen(c Choice, share float64, r *Rule) []result {
+	one := leg{walker: l.walker, s: l.state(l.s.Flow), at: l.at, share: share}
+	switch {
+	case c.Why != "":
+		one.undecided(note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Why})
+	case c.Skip:
+		one.nextRule()
+	case c.Do == nil || one.carryOut(c.Do, r):
+		one.at.expr++
+	}
+	if !one.done {
+		one.end(l.run(one.at, one.s.Flow))
+	}
+	return one.results
+}
+
+// either follows choices of which it isn't known which is taken, and keeps
+// what they agree on.
+func (l *leg) either(choices []Choice, r *Rule) []result {
+	var all []result
+	for i, c := range slices.Backward(choices) {
+		one := l.chosen(c, 1, r)
+		if i == len(choices)-1 {
+			all = one
+			continue
+		}
+		l.work -= len(one) + len(all)
+		all = worlds(one, all, note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Maybe, unknown: true})
+	}
+	return all
 }
 
 // nat rewrites the packet; of several rewrites each is followed.

@@ -145,7 +145,8 @@ type NATRange struct {
 // Chooser picks one of several actions.
 type Chooser interface {
 	// Choices gives the actions that may follow; their P sum to 1. A Choice
-	// with Why set is one that can't be decided.
+	// with Why set is one that can't be decided. One with Maybe set may be the
+	// one, or else the choices behind it hold.
 	Choices(*State) []Choice
 }
 
@@ -156,6 +157,9 @@ type Choice struct {
 	Do   Action
 	Skip bool
 	Why  string
+	// Maybe says why it isn't known whether this choice is taken. Choices
+	// ahead of and behind one have P 1.
+	Maybe string
 }
 
 // inertFrom says whether nothing that the rule does from expression i on can

@@ -79,6 +79,9 @@ type TableInfo struct {
 	// CutAt is the last line of a table whose end is not in the input; 0 when
 	// the table is whole. Nothing is concluded from what may be cut off.
 	CutAt int
+	// Compat: a table of iptables-nft, read from nft's own listing, which does
+	// not show all of its rules. iptables-save does.
+	Compat bool
 }
 
 // Body gives the rules of a chain. Implementations are safe for concurrent

@@ -1,0 +1,281 @@
+package nftables
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// document is a text with what the first pass learned of it.
+type document struct {
+	text     string
+	opt      Options
+	json     bool
+	tables   []*tableIndex
+	byKey    map[tableKey]*tableIndex
+	problems []Problem
+	cutAt    int // offset at which a text breaks off that has no end; 0 for none
+	parsers  sync.Pool
+
+	linesOnce sync.Once
+	lines     []uint32 // offsets of the newlines
+}
+
+type tableKey struct{ family, name string }
+
+// tableIndex is what the first pass learns of a table.
+type tableIndex struct {
+	tableKey
+	at     uint32
+	doc    *document
+	chains []chainIndex
+	byName map[string]int32
+	rules  []ruleAt
+	sets   map[string]*set
+	bodies []body
+	// dormant: the table is there and does nothing.
+	dormant bool
+	// compat: a table of iptables-nft.
+	compat bool
+	// cut: the table's end is not in the text.
+	cut  bool
+	last int32 // the chain of the last rule
+}
+
+// ruleAt is where a rule stands, and the number of its chain.
+type ruleAt struct {
+	at    uint32
+	chain int32
+}
+
+// chainIndex is what the first pass learns of a chain.
+type chainIndex struct {
+	name     string
+	at       uint32
+	from, to uint32 // its rules, of the table's
+	base     *netfilter.Base
+	policy   string
+	cut      string
+}
+
+// table finds or makes a table.
+func (d *document) table(family, name string, at int) *tableIndex {
+	k := tableKey{family, name}
+	t := d.byKey[k]
+	if t == nil {
+		t = &tableIndex{tableKey: k, at: uint32(at), doc: d, byName: map[string]int32{}, sets: map[string]*set{}, last: -1}
+		d.byKey[k] = t
+		d.tables = append(d.tables, t)
+	}
+	return t
+}
+
+// chain finds or makes a chain.
+func (t *tableIndex) chain(name string, at int) int32 {
+	if t.last >= 0 && t.chains[t.last].name == name {
+		return t.last
+	}
+	i, ok := t.byName[name]
+	if !ok {
+		i = int32(len(t.chains))
+		t.chains = append(t.chains, chainIndex{name: name, at: uint32(at)})
+		t.byName[name] = i
+	}
+	return i
+}
+
+func (t *tableIndex) rule(chain int32, at int) {
+	t.last = chain
+	t.rules = append(t.rules, ruleAt{uint32(at), chain})
+}
+
+// group gives each chain its run of rules.
+func (t *tableIndex) group() {
+	byChain := func(a, b ruleAt) int { return int(a.chain) - int(b.chain) }
+	if !slices.IsSortedFunc(t.rules, byChain) {
+		slices.SortStableFunc(t.rules, byChain)
+	}
+	for i, r := range t.rules {
+		c := &t.chains[r.chain]
+		if c.to == 0 {
+			c.from = uint32(i)
+		}
+		c.to = uint32(i + 1)
+	}
+}
+
+// line is the number of the line that an offset is on, from 1.
+func (d *document) line(at int) int {
+	d.linesOnce.Do(func() {
+		for i := 0; ; i++ {
+			n := strings.IndexByte(d.text[i:], '\n')
+			if n < 0 {
+				return
+			}
+			i += n
+			d.lines = append(d.lines, uint32(i))
+		}
+	})
+	return sort.Search(len(d.lines), func(i int) bool { return int(d.lines[i]) >= at }) + 1
+}
+
+// column is the column of an offset, from 1.
+func (d *document) column(at int) int { return at - strings.LastIndexByte(d.text[:at], '\n') }
+
+// excerpt is what stands at an offset, up to the end of its line.
+func (d *document) excerpt(at int) string {
+	s := d.text[at:]
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		s = s[:i]
+	}
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.TrimRight(s, " \t\r")
+}
+
+func (d *document) problem(kind ProblemKind, at int, format string, args ...any) {
+	d.problems = append(d.problems, Problem{kind, d.line(at), d.column(at), d.excerpt(at), fmt.Sprintf(format, args...)})
+}
+
+// families are the address families whose packets a table sees.
+func (t *tableIndex) families() []netfilter.Family {
+	switch t.family {
+	case "ip":
+		return []netfilter.Family{netfilter.IPv4}
+	case "ip6":
+		return []netfilter.Family{netfilter.IPv6}
+	case "inet":
+		return []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
+	}
+	return nil
+}
+
+// ruleset makes the tables of what was indexed. Their rules stay text.
+func (d *document) ruleset() *netfilter.Ruleset {
+	var tables []*netfilter.Table
+	for _, t := range d.tables {
+		t.group()
+		fams := t.families()
+		if fams == nil {
+			d.problem(OtherFamily, int(t.at), "table %s %s sees packets of another family than IP; it is not walked", t.family, t.name)
+			continue
+		}
+		t.compat = t.compat || t.looksCompat()
+		if t.compat {
+			d.problem(IptablesView, int(t.at), "table %s %s is one of iptables-nft, of which nft hides parts: iptables-save shows it whole", t.family, t.name)
+		}
+		defs := t.defs()
+		for _, f := range fams {
+			tables = append(tables, netfilter.NewTable(t.info(f), defs, t.byName))
+		}
+	}
+	var contents []netfilter.Contents
+	for _, f := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		contents = append(contents, netfilter.Contents{Family: f, Whole: d.opt.Whole && d.cutAt == 0})
+	}
+	return netfilter.New(contents, tables...)
+}
+
+func (t *tableIndex) info(f netfilter.Family) netfilter.TableInfo {
+	info := netfilter.TableInfo{
+		Source: t.doc.opt.Source, Name: t.name, Family: f, Backend: netfilter.NFT,
+		Line: t.doc.line(int(t.at)), Compat: t.compat,
+	}
+	if t.cut {
+		info.CutAt = t.doc.line(t.doc.cutAt)
+	}
+	return info
+}
+
+func (t *tableIndex) defs() []netfilter.ChainDef {
+	t.bodies = make([]body, len(t.chains))
+	defs := make([]netfilter.ChainDef, len(t.chains))
+	for i := range t.chains {
+		c := &t.chains[i]
+		t.bodies[i] = body{table: t, chain: c}
+		defs[i] = netfilter.ChainDef{
+			Name: c.name, Declared: true, Line: t.doc.line(int(c.at)), Body: &t.bodies[i], Cut: t.cutOf(int32(i)),
+		}
+		if c.base != nil && !t.dormant {
+			defs[i].Base, defs[i].Policy = c.base, c.policy
+		}
+	}
+	return defs
+}
+
+// cutOf says why rules of a chain may be missing.
+func (t *tableIndex) cutOf(i int32) string {
+	c := &t.chains[i]
+	switch {
+	case c.cut != "":
+		return c.cut
+	case !t.cut:
+		return ""
+	case t.doc.json && (i >= t.last || c.to == 0), !t.doc.json && int(i) == len(t.chains)-1:
+		return fmt.Sprintf("the input breaks off on line %d: rules of this chain may be missing", t.doc.line(t.doc.cutAt))
+	}
+	return ""
+}
+
+// compatTables are the tables that iptables-nft keeps, with the chains that it
+// hooks in each.
+var compatTables = map[string][]string{
+	"filter": {"INPUT", "FORWARD", "OUTPUT"}, "nat": {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
+	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
+	"raw":    {"PREROUTING", "OUTPUT"}, "security": {"INPUT", "FORWARD", "OUTPUT"},
+}
+
+// looksCompat recognises a table of iptables-nft by its name and by its base
+// chains: all of them have names that iptables gives, in capitals.
+func (t *tableIndex) looksCompat() bool {
+	names, ok := compatTables[t.name]
+	if !ok || t.family == "inet" {
+		return false
+	}
+	some := false
+	for i := range t.chains {
+		if t.chains[i].base == nil {
+			continue
+		}
+		if !slices.Contains(names, t.chains[i].name) {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// parseAll parses every rule and set, to know all problems.
+func (d *document) parseAll() {
+	for _, t := range d.tables {
+		if t.families() == nil {
+			continue
+		}
+		for i := range t.bodies {
+			b := &t.bodies[i]
+			for j := range b.Len() {
+				if r, p := t.parseRule(int(t.rules[int(b.chain.from)+j].at)); r.Problem != "" {
+					d.problems = append(d.problems, p)
+				}
+			}
+		}
+		names := make([]string, 0, len(t.sets))
+		for name := range t.sets {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			s := t.sets[name]
+			if s.load(); s.lack != "" {
+				d.problem(UnknownElements, int(s.at), "set %s: %s", s.name, s.lack)
+			}
+		}
+	}
+	slices.SortStableFunc(d.problems, func(a, b Problem) int { return a.Line - b.Line })
+}
