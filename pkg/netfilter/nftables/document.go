@@ -81,11 +81,28 @@ func (t *tableIndex) chain(name string, at int) int32 {
 	}
 	i, ok := t.byName[name]
 	if !ok {
+		if len(t.chains) == 0 {
+			t.expect(at)
+		}
 		i = int32(len(t.chains))
 		t.chains = append(t.chains, chainIndex{name: name, at: uint32(at)})
 		t.byName[name] = i
 	}
 	return i
+}
+
+// expect makes room for as many chains as the text from an offset on may have,
+// so that a large table's index need not grow.
+func (t *tableIndex) expect(at int) {
+	word := "\tchain "
+	if t.doc.json {
+		word = `{"chain":`
+	}
+	if n := strings.Count(t.doc.text[at:], word); n > 64 {
+		t.chains = make([]chainIndex, 0, n+1)
+		t.byName = make(map[string]int32, n+1)
+		t.rules = make([]ruleAt, 0, n+n/2)
+	}
 }
 
 func (t *tableIndex) rule(chain int32, at int) {

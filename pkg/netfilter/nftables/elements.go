@@ -20,7 +20,7 @@ func (s *set) load() {
 			s.lack = cmp.Or(s.lack, "the type of its elements is not in the input")
 			return
 		}
-		s.exact = map[uint64]uint32{}
+		s.exact = make(map[uint64]uint32, int(s.elemsEnd-s.elems)/(24*len(s.keys))) // about as many as there are
 		if s.table.doc.json {
 			s.loadJSON()
 		} else {

@@ -292,6 +292,9 @@ func (p *ruleParser) flagList(k kind) uint64 {
 
 // ordered makes the range of values that "< VALUE" asks for.
 func (p *ruleParser) ordered(op string, s *set, at token) *set {
+	if len(s.keys) == 1 && s.keys[0] == kindOther {
+		return s // nothing is known of the value, whatever it is compared with
+	}
 	if len(s.list) != 1 || len(s.list[0].key) != 1 || !s.list[0].key[0].single() || s.list[0].key[0].first.name != "" {
 		p.failf(at, "%s is not understood here", op)
 		return s

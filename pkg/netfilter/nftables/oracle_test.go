@@ -151,3 +151,12 @@ func replay(rs *netfilter.Ruleset, host netfilter.Host, f oracleFlow) end {
 	e.Output = strings.Join(out, ", ")
 	return e
 }
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -343,7 +344,7 @@ func (p *printer) object(m *node, hint string) {
 	case "elem":
 		p.elem(m, hint)
 	case "&", "|", "^", "<<", ">>":
-		p.operator(m)
+		p.operator(m, hint)
 	case "accept", "drop", "return", "continue":
 		p.words(m.key)
 	case "jump", "goto":
@@ -440,12 +441,31 @@ func (p *printer) elem(m *node, hint string) {
 	p.expr(m.get("val"), hint)
 	for _, key := range []string{"timeout", "expires"} {
 		if v := m.str(key); v != "" {
-			p.words(key, v+"s")
+			p.words(key, duration(v))
 		}
 	}
 	if c := m.str("comment"); c != "" {
 		p.words("comment", `"`+c+`"`)
 	}
+}
+
+// duration writes seconds as nft does: 1h59m30s.
+func duration(seconds string) string {
+	n, err := strconv.ParseUint(seconds, 10, 64)
+	if err != nil || n == 0 {
+		return seconds + "s"
+	}
+	var b strings.Builder
+	for _, u := range []struct {
+		name string
+		secs uint64
+	}{{"d", 86400}, {"h", 3600}, {"m", 60}, {"s", 1}} {
+		if v := n / u.secs; v > 0 {
+			fmt.Fprintf(&b, "%d%s", v, u.name)
+			n %= u.secs
+		}
+	}
+	return b.String()
 }
 
 func (p *printer) concat(m *node, hint string) {
@@ -468,12 +488,12 @@ func (p *printer) concat(m *node, hint string) {
 
 // operator writes "A & B"; nft puts no parentheses around what it reads from
 // left to right.
-func (p *printer) operator(m *node) {
+func (p *printer) operator(m *node, hint string) {
 	if m.kind != '[' || len(m.kids) < 2 {
 		p.fail("an operator without operands")
 		return
 	}
-	hint := hintOf(m)
+	hint = cmp.Or(hintOf(&m.kids[0]), hint)
 	for i := range m.kids {
 		if i > 0 {
 			p.words(m.key)

@@ -35,7 +35,7 @@ func (t *tableIndex) parseRule(at int) (*netfilter.Rule, Problem) {
 	}
 	defer d.parsers.Put(p)
 	*p = ruleParser{table: t, toks: p.toks[:0]}
-	text, col, problem := t.ruleText(at)
+	text, problem := t.ruleText(at)
 	p.rule = netfilter.Rule{Line: d.line(at), Text: text}
 	if problem != "" {
 		p.fail(len(text), problem)
@@ -46,20 +46,19 @@ func (t *tableIndex) parseRule(at int) (*netfilter.Rule, Problem) {
 		return &r, Problem{}
 	}
 	r.Problem = p.err.message
+	col := d.column(at)
 	if !d.json {
 		col += p.err.at
 	}
 	return &r, Problem{UnknownRule, r.Line, col, text, p.err.message}
 }
 
-// ruleText gives the rule at an offset as nft prints it, and the column at
-// which it begins; problem says what of it can't be shown.
-func (t *tableIndex) ruleText(at int) (text string, col int, problem string) {
+// ruleText gives the rule at an offset as nft prints it; problem says what of
+// it can't be shown.
+func (t *tableIndex) ruleText(at int) (text, problem string) {
 	d := t.doc
-	col = d.column(at)
 	if d.json {
-		text, problem = t.printRule(at)
-		return text, col, problem
+		return t.printRule(at)
 	}
 	end := d.lineEnd(at)
 	if !wholeLine(d.text[at:end]) {
@@ -78,7 +77,7 @@ func (t *tableIndex) ruleText(at int) (text string, col int, problem string) {
 	if strings.IndexByte(text, '\n') >= 0 {
 		text = strings.Join(strings.Fields(text), " ")
 	}
-	return text, col, problem
+	return text, problem
 }
 
 // inQuotes says whether offset i of a rule is inside a string.
