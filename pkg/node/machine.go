@@ -66,6 +66,7 @@ func (m Machine) Read(ctx context.Context) (*snapshot.NodeState, error) {
 		wg.Go(func() { texts[i] = read(ctx) })
 	}
 	wg.Wait()
+	texts = append(texts, m.nft(ctx, k, texts[0], texts[1]))
 	// Last, because the rules count the packets of the question.
 	texts = append(texts, m.proxy(ctx), m.names())
 	if err := ctx.Err(); err != nil {

@@ -233,6 +233,7 @@ func TestReadMachine(t *testing.T) {
 	want := map[snapshot.TextKind]string{
 		snapshot.IptablesSave:  "",
 		snapshot.Ip6tablesSave: "",
+		snapshot.NftRuleset:    "",
 		snapshot.TableNames:    "",
 		snapshot.TableNames6:   "",
 		snapshot.IPAddr:        "output of ip addr\n",

@@ -153,6 +153,21 @@ func TestLocalChangesNothing(t *testing.T) {
 			same(t, s, snapshot.Ip6tablesSave, before["ip6tables-nft-save"])
 			none(t, s, snapshot.IptablesLegacySave)
 		}},
+		{"nft tables", func(n namespace) {
+			n.run(rules("iptables-nft-save.txt"), "iptables-nft-restore")
+			n.run("table ip kube-proxy {\n chain nat-prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.1 dnat to 10.0.0.1 }\n}\ntable inet fw {\n set s { type ipv4_addr; flags dynamic; }\n}\n", "nft", "-f", "-")
+		}, func(t *testing.T, s *snapshot.NodeState, before map[string]string) {
+			same(t, s, snapshot.IptablesSave, before["iptables-nft-save"])
+			texts := s.All(snapshot.NftRuleset)
+			if len(texts) != 2 {
+				t.Fatalf("%d nft texts: %+v", len(texts), texts)
+			}
+			for i, name := range []string{"kube-proxy", "fw"} {
+				if x := texts[i]; x.Status != snapshot.Done || !strings.Contains(x.Content, `"name": "`+name+`"`) {
+					t.Errorf("%s: %s %q %s", x.Ref, x.Status, x.Content, x.Why)
+				}
+			}
+		}},
 		{"legacy rules", func(n namespace) {
 			n.run(rules("iptables-legacy-save-c.txt"), "iptables-legacy-restore", "-c")
 			n.run(rules("ip6tables-legacy-save.txt"), "ip6tables-legacy-restore")

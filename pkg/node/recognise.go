@@ -34,8 +34,8 @@ var tools = []*tool{
 	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: regexp.MustCompile(`^(raw|mangle|nat|filter|security)$`)},
 	{name: "uname -a", kind: snapshot.Uname, begins: regexp.MustCompile(`^Linux \S+ \d+\.\d+\S* `)},
 
-	{name: "nft list ruleset", rules: true, begins: regexp.MustCompile(`^\s*table (ip|ip6|inet|arp|bridge|netdev) \S+ \{`)},
-	{name: "nft -j list ruleset", rules: true, begins: regexp.MustCompile(`^\s*\{\s*"nftables"\s*:`)},
+	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*table (ip|ip6|inet|arp|bridge|netdev) \S+ \{`)},
+	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
 	{name: "iptables -L", rules: true, begins: regexp.MustCompile(`^Chain \S+ \((policy \w+|\d+ references)`)},
 	{name: "iptables -S", rules: true, begins: regexp.MustCompile(`^(-P \S+ [A-Z]+|-N \S+|(\[\d+:\d+\] )?-A [^-\s]\S* .*)`)},
 	{name: "ipvsadm -Sn", begins: regexp.MustCompile(`^-[Aa] -[tuf] \S+ `)},
@@ -45,6 +45,10 @@ var tools = []*tool{
 	{name: "conntrack -L", begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
 	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
+
+// nftJSON matches the beginning of what nft -j prints, as it is or with its
+// lines broken by another tool.
+var nftJSON = regexp.MustCompile(`^\s*\{\s*"nftables"\s*:`)
 
 var toolSave = &tool{name: "iptables-save"}
 
@@ -116,6 +120,9 @@ type recogniser struct {
 // stranger is the number of the first line that belongs to none, or 0.
 func recognise(s string) (sections []*section, stranger int) {
 	r := &recogniser{lines: splitLines(s)}
+	if nftJSON.MatchString(s) {
+		return []*section{{tool: toolNamed("nft -j list ruleset"), to: len(r.lines)}}, 0
+	}
 	for i, line := range r.lines {
 		r.line(i, line)
 	}
@@ -159,6 +166,10 @@ func toolOf(line string) *tool {
 		}
 	}
 	return nil
+}
+
+func toolNamed(name string) *tool {
+	return tools[slices.IndexFunc(tools, func(t *tool) bool { return t.name == name })]
 }
 
 // table begins a table: in the dump at hand, or in a new one if its header is

@@ -113,11 +113,12 @@ func TestRecognise(t *testing.T) {
 		{"three tools", "a.txt", testdata(t, "ip-addr.txt") + testdata(t, "ip-route.txt") + save4, []described{
 			{snapshot.IPAddr, 1, done, ""}, {snapshot.IPRoute, lines(testdata(t, "ip-addr.txt")) + 1, done, ""},
 			{snapshot.IptablesSave, lines(testdata(t, "ip-addr.txt")+testdata(t, "ip-route.txt")) + 1, done, ""}}},
-		{"nft list ruleset", "a.txt", testdata(t, "nft-list-ruleset.txt"), []described{{snapshot.IptablesSave, 0, failed, "line 1: recognised as `nft list ruleset`, which this version does not read"}}},
-		{"nft -j", "a.txt", testdata(t, "nft-j-list-ruleset.txt"), []described{{snapshot.IptablesSave, 0, failed, "line 1: recognised as `nft -j list ruleset`, which this version does not read"}}},
+		{"nft list ruleset", "a.txt", testdata(t, "nft-list-ruleset.txt"), []described{{snapshot.NftRuleset, 1, done, ""}}},
+		{"nft -j", "a.txt", testdata(t, "nft-j-list-ruleset.txt"), []described{{snapshot.NftRuleset, 1, done, ""}}},
+		{"nft -j through jq", "a.txt", strings.NewReplacer("{", "{\n", ",", ",\n  ").Replace(testdata(t, "nft-j-list-ruleset.txt")), []described{{snapshot.NftRuleset, 1, done, ""}}},
 		{"iptables -L", "a.txt", testdata(t, "iptables-L-n.txt"), []described{{snapshot.IptablesSave, 0, failed, "line 1: recognised as `iptables -L`, which this version does not read"}}},
 		{"iptables -S", "a.txt", testdata(t, "iptables-S.txt"), []described{{snapshot.IptablesSave, 0, failed, "line 1: recognised as `iptables -S`, which this version does not read"}}},
-		{"nft beside a dump", "a.txt", testdata(t, "nft-list-ruleset.txt") + "\n" + save4, []described{{snapshot.IptablesSave, lines(testdata(t, "nft-list-ruleset.txt")) + 2, done, ""}}},
+		{"nft beside a dump", "a.txt", testdata(t, "nft-list-ruleset.txt") + "\n" + save4, []described{{snapshot.NftRuleset, 1, done, ""}, {snapshot.IptablesSave, lines(testdata(t, "nft-list-ruleset.txt")) + 2, done, ""}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -178,7 +178,7 @@ type parsedState struct {
 }
 
 func parseStates(s string) ([]parsedState, error) {
-	if trimmed := strings.TrimLeft(s, " \t\r\n"); strings.HasPrefix(trimmed, "{") {
+	if trimmed := strings.TrimLeft(s, " \t\r\n"); strings.HasPrefix(trimmed, "{") && !nftJSON.MatchString(trimmed) {
 		if state, err := parseJSONState(trimmed); err == nil || !errors.Is(err, ErrNoState) {
 			return []parsedState{{NodeState: state}}, err
 		}
