@@ -155,7 +155,7 @@ func TestLocalChangesNothing(t *testing.T) {
 		}},
 		{"nft tables", func(n namespace) {
 			n.run(rules("iptables-nft-save.txt"), "iptables-nft-restore")
-			n.run("table ip kube-proxy {\n chain nat-prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.1 dnat to 10.0.0.1 }\n}\ntable inet fw {\n set s { type ipv4_addr; flags dynamic; }\n}\n", "nft", "-f", "-")
+			n.run("table ip kube-proxy {\n chain nat-prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.1 dnat to 10.0.0.1; }\n}\ntable inet fw {\n set s { type ipv4_addr; flags dynamic; }\n}\n", "nft", "-f", "-")
 		}, func(t *testing.T, s *snapshot.NodeState, before map[string]string) {
 			same(t, s, snapshot.IptablesSave, before["iptables-nft-save"])
 			texts := s.All(snapshot.NftRuleset)
