@@ -33,7 +33,8 @@ func (p *Pass) consequence(ds []diagnosis.Diagnosis) string {
 // consequenceByNodes names the fate of every client that does not get through,
 // or of all alike. walked is false where no packet was.
 func (p *Pass) consequenceByNodes() (text string, walked bool) {
-	var parts []string
+	who := map[string][]string{} // by fate and share, the clients
+	var order []string
 	whole := map[string]int{}
 	n := 0
 	for _, pr := range p.node.probes {
@@ -46,17 +47,20 @@ func (p *Pass) consequenceByNodes() (text string, walked bool) {
 			odds[pr.fate(o)] += o.Probability
 		}
 		for _, fate := range fates {
-			part := fate
+			text := fate
 			switch odds := odds[fate]; {
 			case odds > 0.9999:
 				whole[fate]++
 			case odds > 0.0001:
-				part = fmt.Sprintf("%s for %.0f%% of connections", fate, odds*100)
+				text = fmt.Sprintf("%s for %.0f%% of connections", fate, odds*100)
 			default:
 				continue
 			}
-			if part += " from " + p.probeClient(pr); !slices.Contains(parts, part) {
-				parts = append(parts, part)
+			if c := p.probeClient(pr); !slices.Contains(who[text], c) {
+				who[text] = append(who[text], c)
+			}
+			if !slices.Contains(order, text) {
+				order = append(order, text)
 			}
 		}
 	}
@@ -67,6 +71,10 @@ func (p *Pass) consequenceByNodes() (text string, walked bool) {
 			}
 			return fate + " for every client", true
 		}
+	}
+	var parts []string
+	for _, text := range order {
+		parts = append(parts, text+" from "+join(who[text], 3))
 	}
 	return join(parts, 2), n > 0
 }

@@ -17,6 +17,10 @@ var droppedAfterDNAT = &Check{
 			pr := f.first()
 			o := pr.blocked[0]
 			last := lastStep(o)
+			jump := f.view.forwardJump(pr)
+			if len(jump) > 0 {
+				o.Steps = o.Steps[:len(o.Steps)-1] // it quotes the policy too
+			}
 			when := "after kube-proxy rewrote it to " + listTo(pr.blocked)
 			if !o.Rewritten {
 				when = "before kube-proxy could rewrite it"
@@ -27,7 +31,7 @@ var droppedAfterDNAT = &Check{
 					last.Table, last.Chain, last.Line, when),
 				Expected: pr.wantText(),
 				Found:    fmt.Sprintf("%s %s: %s; for %s", last.Table, last.Chain, last.Text, f.affected()),
-				Evidence: append(wayEvidence(f.view, o), f.view.forwardJump(pr)...),
+				Evidence: append(wayEvidence(f.view, o), jump...),
 				Fixes:    p.unblock(f.view, pr, last),
 			})
 		}

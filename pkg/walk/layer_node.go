@@ -153,10 +153,7 @@ func (p *Pass) summariseAlone() Summary {
 	if len(probes) == 0 {
 		return Summary{Status: diagnosis.Unknown, Text: "nothing could be walked"}
 	}
-	var names []string
-	for _, v := range p.node.views {
-		names = append(names, v.label()+v.modeText())
-	}
+	_, who := viewNames(p.node.views)
 	to := map[string]bool{}
 	bad := false
 	for _, pr := range probes {
@@ -169,11 +166,11 @@ func (p *Pass) summariseAlone() Summary {
 	}
 	switch {
 	case bad:
-		return Summary{Status: diagnosis.OK, Text: join(names, 3) + ": not every packet gets through"}
+		return Summary{Status: diagnosis.OK, Text: who + ": not every packet gets through"}
 	case undecided(probes):
-		return Summary{Status: diagnosis.Unknown, Text: join(names, 3) + ": its rules do not tell where the packet goes"}
+		return Summary{Status: diagnosis.Unknown, Text: who + ": its rules do not tell where the packet goes"}
 	}
-	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", join(names, 3), countBackends(len(to)))}
+	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", who, countBackends(len(to)))}
 }
 
 // nodeStateMissing says that a node's state would be needed, and of which node.
@@ -269,11 +266,7 @@ func (p *Pass) noteUnexamined() {
 
 // summariseProbes is the layer's line when nodes were examined.
 func (p *Pass) summariseProbes(probes []*probe) Summary {
-	var names []string
-	for _, v := range p.node.views {
-		names = append(names, v.label()+v.modeText())
-	}
-	who := join(names, 3)
+	names, who := viewNames(p.node.views)
 	does := func(one, many string) string {
 		if len(names) > 1 {
 			return who + " " + many
@@ -306,7 +299,7 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 	case len(probes) == 0:
 		s.Status, s.Text = diagnosis.Unknown, who+": nothing could be walked"
 	case bad > 0:
-		s.Text = who + ": not as the objects ask"
+		s.Text = p.badNodes(probes)
 	case empty > 0 && len(backends) == 0:
 		s.Text, s.Because = does("rejects, as it should with no endpoints", "reject, as they should with no endpoints"), p.emptyBecause()
 		if !allTurnedAway(probes) {
@@ -356,6 +349,39 @@ func allTurnedAway(probes []*probe) bool {
 		}
 	}
 	return true
+}
+
+// viewNames are the nodes' names, and all of them in a phrase; the mode is said
+// once where it is one: "worker-1 and worker-2 (iptables)".
+func viewNames(views []*nodeView) (names []string, phrase string) {
+	same := true
+	var each []string
+	for _, v := range views {
+		names = append(names, v.label())
+		each = append(each, v.label()+v.modeText())
+		same = same && v.modeText() == views[0].modeText()
+	}
+	if same && len(views) > 0 {
+		return names, join(names, 3) + views[0].modeText()
+	}
+	return names, join(each, 3)
+}
+
+// badNodes names the nodes that do something else than the objects ask, and
+// how many of the others do as they ask.
+func (p *Pass) badNodes(probes []*probe) string {
+	var bad []*nodeView
+	for _, pr := range probes {
+		if pr.bad() && !slices.Contains(bad, pr.view) {
+			bad = append(bad, pr.view)
+		}
+	}
+	_, phrase := viewNames(bad)
+	phrase += ": not as the objects ask"
+	if rest := len(p.node.views) - len(bad); rest > 0 {
+		phrase += fmt.Sprintf("; %d other as they ask", rest)
+	}
+	return phrase
 }
 
 func (v *nodeView) modeText() string {

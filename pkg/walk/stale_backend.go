@@ -21,7 +21,7 @@ var staleBackend = &Check{
 			evidence := append(wayEvidence(f.view, pr.stale[0]), p.endpointsEvidence())
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
-				Title:    fmt.Sprintf("%s still sends %s to %s, which is no endpoint that it may use", f.view.label(), share(pr.stale), listTo(pr.stale)),
+				Title:    fmt.Sprintf("%s still sends %s to %s, not among the endpoints that it may use", f.view.label(), share(pr.stale), listTo(pr.stale)),
 				Expected: expected,
 				Found:    "DNAT to " + listTo(pr.stale) + ", for " + f.affected(),
 				Evidence: append(evidence, f.view.frozenProxy()...),

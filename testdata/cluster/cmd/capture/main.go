@@ -57,7 +57,7 @@ func capture(ctx context.Context, dir string, unpack bool, names []string) (err 
 
 // choose returns the incidents of the names, or all where there are none.
 func choose(names []string) ([]incidents.Incident, error) {
-	all := incidents.All()
+	all := incidents.Captured()
 	if len(names) == 0 {
 		return all, nil
 	}
