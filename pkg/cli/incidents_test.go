@@ -90,3 +90,19 @@ func runForReport(t *testing.T, args []string) string {
 	}
 	return out.String()
 }
+
+// TestReadmeTranscript: what the README shows is what the program prints.
+func TestReadmeTranscript(t *testing.T) {
+	root := filepath.Join("..", "..")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile(filepath.Join(root, "testdata", "incidents", "golden", "selector-typo.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "```\n$ kubectl vipwalk orders -n production\n" + string(golden) + "```\n"; !bytes.Contains(readme, []byte(want)) {
+		t.Errorf("README.md does not have the report of the incident selector-typo as it is now")
+	}
+}

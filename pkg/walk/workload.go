@@ -36,8 +36,10 @@ func (w workload) String() string { return strings.ToLower(w.kind) + "/" + w.met
 func (w workload) scalable() bool { return w.kind != "DaemonSet" }
 
 // workloadResources are what has to be read to know a namespace's workloads.
+// ReplicaSets count where they were read: nearly all belong to a Deployment,
+// and what bare ones there are do not make the rest unknown.
 var workloadResources = []snapshot.Resource{
-	snapshot.Deployments, snapshot.StatefulSets, snapshot.DaemonSets, snapshot.ReplicaSets,
+	snapshot.Deployments, snapshot.StatefulSets, snapshot.DaemonSets,
 }
 
 // workloads lists a namespace's, by kind and name.
