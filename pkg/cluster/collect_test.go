@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/vipwalk/vipwalk/pkg/cluster/apitest"
 	"github.com/vipwalk/vipwalk/pkg/cluster"
+	"github.com/vipwalk/vipwalk/pkg/cluster/apitest"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
