@@ -26,7 +26,7 @@ var hookMissing = &Check{
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
 				Title:    title,
-				Expected: fmt.Sprintf("-A %s -j %s in table nat", hf.hook, hf.chain.Name),
+				Expected: fmt.Sprintf("a rule of %s that jumps to %s, in table %s", hf.hook, hf.chain.Name, hf.chain.Table),
 				Found:    found + "; concerns " + f.affected(),
 				Evidence: hf.evidence(f.view),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
@@ -35,7 +35,7 @@ var hookMissing = &Check{
 	},
 }
 
-// hookFault is a base chain of table nat that does not lead packets to one of
+// hookFault is a base chain that does not lead packets to one of
 // kube-proxy's chains.
 type hookFault struct {
 	hook  string
@@ -58,7 +58,8 @@ func (pr *probe) anyHookFault() *hookFault {
 		}
 	}
 	if len(pr.unmasked) > 0 {
-		return pr.view.hookFault(familyOf(pr.frontend.V6), "POSTROUTING", "KUBE-POSTROUTING", pr.unmasked)
+		c := pr.view.proxyChains()
+		return pr.view.hookFault(familyOf(pr.frontend.V6), c.hooks[netfilter.Postrouting], c.postrouting, pr.unmasked)
 	}
 	return nil
 }
@@ -67,12 +68,13 @@ func (v *nodeView) hookFault(fam netfilter.Family, hook, chain string, outcomes 
 	rules := v.rules.OnlyFamily(fam)
 	reached := false
 	var fault *hookFault
-	for _, target := range rules.Chains("nat", chain) {
+	table := v.proxyChains().table
+	for _, target := range rules.Chains(table, chain) {
 		if !target.Known || target.NumRules == 0 {
 			continue // an empty chain explains nothing: the VIP is not in it
 		}
 		same := rules.Only(func(t netfilter.TableInfo) bool { return t.Source == target.Source && t.Backend == target.Backend })
-		base, ok := same.Chain("nat", hook)
+		base, ok := same.Chain(table, hook)
 		if !ok || !base.Known {
 			return nil
 		}
@@ -98,7 +100,7 @@ func captor(outcomes []netfilter.Outcome, base netfilter.Chain, chain string) *n
 		var ended *netfilter.Step
 		entered := false
 		for i, s := range o.Steps {
-			if s.Table != "nat" || s.Source != base.Source {
+			if s.Table != base.Table || s.Source != base.Source {
 				continue
 			}
 			if s.Chain == chain || strings.HasSuffix(s.Text, " "+chain) {
@@ -117,9 +119,9 @@ func captor(outcomes []netfilter.Outcome, base netfilter.Chain, chain string) *n
 
 func (hf *hookFault) evidence(v *nodeView) []diagnosis.Evidence {
 	out := []diagnosis.Evidence{{
-		Source: hf.chain.Source + " of " + v.label(), Ref: "nat " + hf.chain.Name, Line: hf.chain.Line,
+		Source: hf.chain.Source + " of " + v.label(), Ref: hf.chain.Table + " " + hf.chain.Name, Line: hf.chain.Line,
 		Quote:   fmt.Sprintf(":%s (%d rules)", hf.chain.Name, hf.chain.NumRules),
-		Command: showChain(v, "nat", hf.chain.Name),
+		Command: showChain(v, hf.chain.Table, hf.chain.Name),
 	}}
 	if hf.captor != nil {
 		return append(out, ruleEvidence(v, *hf.captor))
@@ -133,7 +135,7 @@ func (hf *hookFault) evidence(v *nodeView) []diagnosis.Evidence {
 		quote += " " + r.Text + ";"
 	}
 	return append(out, diagnosis.Evidence{
-		Source: hf.base.Source + " of " + v.label(), Ref: "nat " + hf.base.Name, Line: hf.base.Line,
-		Quote: strings.TrimSuffix(quote, ";"), Command: showChain(v, "nat", hf.base.Name),
+		Source: hf.base.Source + " of " + v.label(), Ref: hf.base.Table + " " + hf.base.Name, Line: hf.base.Line,
+		Quote: strings.TrimSuffix(quote, ";"), Command: showChain(v, hf.base.Table, hf.base.Name),
 	})
 }

@@ -17,7 +17,7 @@ var masqueradeMissing = &Check{
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
 				Title:    fmt.Sprintf("%s does not masquerade %s: answers will not come back through it", f.view.label(), pr.caller.label),
-				Expected: "source rewritten to the node's address (KUBE-MARK-MASQ, then KUBE-POSTROUTING)",
+				Expected: "source rewritten to the node's address (in " + f.view.proxyChains().postrouting + ")",
 				Found:    "source stays " + pr.caller.addr.String() + " on the way to " + listTo(pr.unmasked),
 				Evidence: append(wayEvidence(f.view, pr.unmasked[0]), f.view.masqueradeRules(pr)...),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
@@ -26,15 +26,16 @@ var masqueradeMissing = &Check{
 	},
 }
 
-// masqueradeRules quotes KUBE-POSTROUTING as it is, or says that it isn't.
+// masqueradeRules quotes KUBE-POSTROUTING, or what stands for it, as it is, or says that it isn't.
 func (v *nodeView) masqueradeRules(pr *probe) []diagnosis.Evidence {
-	chain, ok := v.rules.OnlyFamily(familyOf(pr.frontend.V6)).Chain("nat", "KUBE-POSTROUTING")
+	names := v.proxyChains()
+	chain, ok := v.rules.OnlyFamily(familyOf(pr.frontend.V6)).Chain(names.table, names.postrouting)
 	e := diagnosis.Evidence{
-		Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: "nat KUBE-POSTROUTING",
-		Quote: "no chain KUBE-POSTROUTING in table nat", Command: v.onNodeCommand("sudo iptables-save | grep KUBE-POSTROUTING"),
+		Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: names.table + " " + names.postrouting,
+		Quote: fmt.Sprintf("no chain %s in table %s", names.postrouting, names.table), Command: v.grepRules(names.postrouting),
 	}
 	if ok {
-		e.Line, e.Quote = chain.Line, fmt.Sprintf(":KUBE-POSTROUTING (%d rules)", chain.NumRules)
+		e.Line, e.Quote = chain.Line, fmt.Sprintf(":%s (%d rules)", names.postrouting, chain.NumRules)
 		for r := range chain.Rules() {
 			e.Quote += "; " + r.Text
 		}

@@ -13,7 +13,9 @@ import (
 // ruleEvidence quotes a rule of a node.
 func ruleEvidence(v *nodeView, s netfilter.Step) diagnosis.Evidence {
 	quote := s.Text
-	if isPolicy(s) {
+	if isPolicy(s) && v.nftSources[s.Source] {
+		quote = strings.ToLower(s.Text)
+	} else if isPolicy(s) {
 		// As iptables-save prints it: ":FORWARD DROP".
 		quote = ":" + s.Chain + strings.TrimPrefix(s.Text, "policy")
 	}
@@ -29,11 +31,22 @@ func showChain(v *nodeView, table, chain string) string {
 	if table == "" || chain == "" {
 		return ""
 	}
+	if family := v.nftFamily(table); family != "" {
+		return v.onNodeCommand(fmt.Sprintf("sudo nft list chain %s %s %s", family, shellQuote(table), shellQuote(chain)))
+	}
 	cmd := fmt.Sprintf("sudo iptables-save -t %s | grep -e '-A %s ' -e ':%[2]s '", table, chain)
 	if v.name == "" {
 		return cmd
 	}
 	return fmt.Sprintf("ssh %s \"%s\"", v.name, cmd)
+}
+
+// grepRules is the command that looks for a chain of kube-proxy's.
+func (v *nodeView) grepRules(chain string) string {
+	if v.seen.mode() == "nftables" {
+		return v.onNodeCommand("sudo nft list table ip " + kubeProxyTable + " | grep " + chain)
+	}
+	return v.onNodeCommand("sudo iptables-save | grep " + chain)
 }
 
 // wayEvidence quotes the rules that matter of an outcome's way: where it
@@ -46,6 +59,7 @@ func wayEvidence(v *nodeView, o netfilter.Outcome) []diagnosis.Evidence {
 			// Not a rule: a switch of the node, which its own check quotes.
 		case i == len(o.Steps)-1 && o.Verdict != netfilter.DNAT,
 			strings.Contains(s.Text, "DNAT"),
+			s.Table == kubeProxyTable && (strings.Contains(s.Text, "dnat ") || strings.Contains(s.Text, " vmap @service-")),
 			s.Chain == "KUBE-SERVICES" && !strings.Contains(s.Text, "KUBE-MARK-MASQ"):
 			if !slices.Contains(keep, s) {
 				keep = append(keep, s)

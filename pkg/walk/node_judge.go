@@ -13,7 +13,8 @@ import (
 // judgement sorts a probe's outcomes by what is wrong with each, given what
 // kube-proxy ought to do. An outcome that is right is in none of the lists.
 type judgement struct {
-	// untouched: a frontend that ought to be served passes the rules as it came.
+	// untouched: a frontend that ought to be served passes the rules as it came,
+	// or is rejected as a port that no Service has.
 	untouched []netfilter.Outcome
 	// refused: turned away by kube-proxy's own rule for a Service without
 	// endpoints, although there are some.
@@ -99,6 +100,8 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 		// Turned away. Without a usable endpoint that is as it should be.
 		switch {
 		case !forward:
+		case nftUnknownPort(o):
+			pr.untouched = append(pr.untouched, o)
 		case saysEmpty(o):
 			pr.refused = append(pr.refused, o)
 		default:
@@ -167,7 +170,7 @@ func lastStep(o netfilter.Outcome) netfilter.Step {
 // local endpoints marked the packet in nat for KUBE-FIREWALL to drop.
 func saysEmpty(o netfilter.Outcome) bool {
 	last := lastStep(o)
-	if last.Table == "filter" && (last.Chain == "KUBE-SERVICES" || last.Chain == "KUBE-EXTERNAL-SERVICES") {
+	if nftSaysEmpty(o) || last.Table == "filter" && (last.Chain == "KUBE-SERVICES" || last.Chain == "KUBE-EXTERNAL-SERVICES") {
 		return true
 	}
 	if last.Chain != "KUBE-FIREWALL" {

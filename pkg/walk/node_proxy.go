@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
@@ -22,7 +23,8 @@ type proxySeen struct {
 	detectLocal, masqueradeAll proxy.Setting
 	// answered is what the running kube-proxy's /proxyMode says.
 	answered string
-	// byRules is the mode whose chains the node has: iptables, ipvs, or "".
+	// byRules is the mode whose chains the node has: iptables, ipvs, nftables,
+	// or "".
 	byRules string
 	// processes are the lines of the process list that name kube-proxy or what
 	// contains it; processesRead says whether there was a list.
@@ -113,8 +115,14 @@ func (c proxyConfig) settings() (detectLocal, masqueradeAll proxy.Setting) {
 }
 
 // modeByRules tells iptables mode from IPVS mode by the chains that only one of
-// them has: KUBE-NODEPORTS or KUBE-NODE-PORT (k8s.io/kubernetes pkg/proxy).
+// them has: KUBE-NODEPORTS or KUBE-NODE-PORT (k8s.io/kubernetes pkg/proxy), and
+// nftables mode by its table. What an earlier mode left behind may be there
+// too; it is nftables mode then, unless kube-proxy itself says otherwise.
 func modeByRules(v *nodeView) string {
+	nft := v.rules.HasTable(netfilter.IPv4, kubeProxyTable) || v.rules.HasTable(netfilter.IPv6, kubeProxyTable)
+	if answered := strings.TrimSpace(v.state.Text(snapshot.ProxyMode).Content); nft && (answered == "" || answered == "nftables") {
+		return "nftables"
+	}
 	switch {
 	case v.rules.HasChain("nat", "KUBE-NODE-PORT") || v.rules.HasChain("nat", "KUBE-LOAD-BALANCER"):
 		return "ipvs"
@@ -214,10 +222,20 @@ func (v *nodeView) lackForMode() *diagnosis.Missing {
 			Supply: replacementCommand[s.replacement],
 		}
 	}
-	if m := s.mode(); m == "ipvs" || m == "nftables" {
+	switch m := s.mode(); {
+	case m == "nftables" && s.byRules == "" && v.state.Text(snapshot.NftRuleset).Status != snapshot.Done:
+		missing := diagnosis.Missing{
+			What: "nft tables of " + v.label(), Why: "kube-proxy runs in nftables mode there, and the output of nft is not in the input",
+			Supply: v.onNodeCommand("sudo nft -j list ruleset") + " > FILE   (then: --node-state FILE)",
+		}
+		if len(v.nftLack) > 0 {
+			missing = v.nftLack[0]
+		}
+		return &missing
+	case m == "ipvs":
 		return &diagnosis.Missing{
 			What:   m + " state of " + v.label(),
-			Why:    "kube-proxy runs in " + m + " mode there, and this version walks iptables rules only",
+			Why:    "kube-proxy runs in " + m + " mode there, and this version does not walk its state",
 			Supply: modeCommand[m],
 		}
 	}
@@ -225,8 +243,7 @@ func (v *nodeView) lackForMode() *diagnosis.Missing {
 }
 
 var modeCommand = map[string]string{
-	"ipvs":     "cat /proc/net/ip_vs   (on the node; read it by hand)",
-	"nftables": "sudo nft list table ip kube-proxy   (on the node; read it by hand)",
+	"ipvs": "cat /proc/net/ip_vs   (on the node; read it by hand)",
 }
 
 var replacementCommand = map[string]string{

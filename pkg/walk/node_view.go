@@ -27,6 +27,11 @@ type nodeView struct {
 	host   *host.Host
 	// rules of both families and backends; nil where no text could be read.
 	rules *netfilter.Ruleset
+	// nftSources are the texts that nft printed, by the name that evidence has
+	// for them.
+	nftSources map[string]bool
+	// nftLack says why tables of nft were not read.
+	nftLack []diagnosis.Missing
 	// rulesLack says why the rules are missing or not whole; by family.
 	rulesLack map[netfilter.Family][]diagnosis.Missing
 	seen      proxySeen
@@ -124,9 +129,12 @@ func (w *world) localByObjects(v *nodeView, a netip.Addr) netfilter.Tri {
 	return netfilter.Unknown
 }
 
-// parseRules reads every iptables text of the node into one ruleset.
+// parseRules reads every text of rules of the node into one ruleset: those of
+// iptables, then those of nft, which come in this order where the kernel's own
+// is not known.
 func (v *nodeView) parseRules() {
 	var parts []*netfilter.Ruleset
+	nft := v.parseNft()
 	kinds := map[netfilter.Family][]snapshot.TextKind{
 		netfilter.IPv4: {snapshot.IptablesSave, snapshot.IptablesLegacySave},
 		netfilter.IPv6: {snapshot.Ip6tablesSave, snapshot.Ip6tablesLegacySave},
@@ -135,7 +143,9 @@ func (v *nodeView) parseRules() {
 		read := false
 		for _, t := range v.state.All(kinds[fam]...) {
 			if t.Status != snapshot.Done {
-				v.lackRules(fam, t.Why, t.Supply)
+				if !nft.shows(t.Kind, fam) {
+					v.lackRules(fam, t.Why, t.Supply)
+				}
 				continue
 			}
 			read = true
@@ -153,12 +163,16 @@ func (v *nodeView) parseRules() {
 				v.lackRules(fam, partialWhy(t, problems), "")
 			}
 			parts = append(parts, part)
+			nft.withoutView(part, fam)
+		}
+		if !read && nft.covers(v, fam) {
+			continue
 		}
 		if !read && len(v.rulesLack[fam]) == 0 {
 			v.lackRules(fam, "not read", "")
 		}
 	}
-	v.rules = netfilter.Merge(parts...)
+	v.rules = netfilter.Merge(append(parts, nft.rules)...)
 }
 
 // wholeSave says whether a text is iptables-save's of all tables: that prints

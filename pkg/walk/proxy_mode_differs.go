@@ -46,6 +46,12 @@ func (v *nodeView) modeAnswer() []diagnosis.Evidence {
 }
 
 func (v *nodeView) modeChains() []diagnosis.Evidence {
+	if c, ok := v.rules.Chain(kubeProxyTable, "services"); ok && v.seen.byRules == "nftables" {
+		return []diagnosis.Evidence{{
+			Source: c.Source + " of " + v.label(), Ref: c.Table + " " + c.Name, Line: c.Line,
+			Quote: fmt.Sprintf("table %s, chain %s (%d rules)", c.Table, c.Name, c.NumRules), Command: showChain(v, c.Table, c.Name),
+		}}
+	}
 	for _, name := range []string{"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER", "KUBE-SERVICES"} {
 		if c, ok := v.rules.Chain("nat", name); ok {
 			return []diagnosis.Evidence{{

@@ -34,15 +34,16 @@ var vipNotProgrammed = &Check{
 func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 	var out []diagnosis.Evidence
 	rules := v.rules.OnlyFamily(familyOf(pr.frontend.V6))
-	chain, ok := rules.Chain("nat", "KUBE-SERVICES")
-	e := diagnosis.Evidence{Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: "nat KUBE-SERVICES"}
+	names := v.proxyChains()
+	chain, ok := rules.Chain(names.table, names.services)
+	e := diagnosis.Evidence{Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: names.table + " " + names.services}
 	if ok {
 		e.Source, e.Line = chain.Source+" of "+v.label(), chain.Line
-		e.Quote = fmt.Sprintf(":KUBE-SERVICES (%d rules, none for %s)", chain.NumRules, pr.dst)
-		e.Command = showChain(v, "nat", "KUBE-SERVICES")
+		e.Quote = fmt.Sprintf(":%s (%d rules, none for %s)", names.services, chain.NumRules, pr.dst)
+		e.Command = showChain(v, names.table, names.services)
 	} else {
-		e.Quote = "no chain KUBE-SERVICES in table nat"
-		e.Command = v.onNodeCommand("sudo iptables-save | grep KUBE-SERVICES")
+		e.Quote = fmt.Sprintf("no chain %s in table %s", names.services, names.table)
+		e.Command = v.grepRules(names.services)
 	}
 	out = append(out, e)
 	for _, o := range pr.untouched {
@@ -83,9 +84,10 @@ func isPolicy(s netfilter.Step) bool {
 // these know the frontend: a hook that never jumps to them, or a rule that
 // takes the packet first. nil where neither is so.
 func (pr *probe) hookFault() *hookFault {
-	hook := "PREROUTING"
+	hook := netfilter.Prerouting
 	if pr.caller.kind == proxy.NodeClient {
-		hook = "OUTPUT"
+		hook = netfilter.Output
 	}
-	return pr.view.hookFault(familyOf(pr.frontend.V6), hook, "KUBE-SERVICES", pr.untouched)
+	c := pr.view.proxyChains()
+	return pr.view.hookFault(familyOf(pr.frontend.V6), c.hooks[hook], c.services, pr.untouched)
 }

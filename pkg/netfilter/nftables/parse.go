@@ -72,7 +72,7 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 // which no line of the text form begins with.
 func looksJSON(text string) bool {
 	t := strings.TrimLeft(text, " \t\r\n")
-	return t[0] == '{' || t[0] == '['
+	return strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")
 }
 
 func named(source string) string {
@@ -80,4 +80,13 @@ func named(source string) string {
 		return "the ruleset of nft"
 	}
 	return source
+}
+
+// LooksWhole says whether a text is that of nft list ruleset: it holds several
+// tables, where nft list table prints one.
+func LooksWhole(text string) bool {
+	if looksJSON(text) {
+		return strings.Count(text, `"table": {`)+strings.Count(text, `"table":{`) > 1
+	}
+	return strings.Count("\n"+text, "\ntable ") > 1
 }
