@@ -26,7 +26,7 @@ const (
 func TestHelper(t *testing.T) {
 	out := os.Getenv(helperOut)
 	if out == "" {
-		t.Skip("runs only when another test runs it in a network namespace")
+		return // not run by another test
 	}
 	var content string
 	if program := os.Getenv(helperList); program != "" {
