@@ -7,6 +7,7 @@ import (
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -22,6 +23,7 @@ func ruleKinds(f netfilter.Family) []snapshot.TextKind {
 // understood is noted on stderr; the walk follows it both ways.
 func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter.Ruleset, error) {
 	var parts []*netfilter.Ruleset
+	saved := false
 	for _, t := range state.All(ruleKinds(f)...) {
 		switch {
 		case t.Status != snapshot.Done:
@@ -36,6 +38,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		if source == "" {
 			source = string(t.Kind)
 		}
+		saved = saved || t.Kind == snapshot.IptablesSave || t.Kind == snapshot.Ip6tablesSave
 		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Whole: isWhole(t.Content)})
 		if err != nil {
 			return nil, usageErrorf("%w", err)
@@ -45,19 +48,58 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		}
 		parts = append(parts, part)
 	}
+	nft, err := a.nftRuleset(state, f, saved)
+	if err != nil {
+		return nil, err
+	}
+	parts = append(parts, nft...)
 	if len(parts) == 0 {
 		tool := "iptables-save"
 		if f == netfilter.IPv6 {
 			tool = "ip6tables-save"
 		}
-		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, or of `vipwalk node-state`", tool)
+		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, of nft -j list ruleset, or of `vipwalk node-state`", tool)
 	}
 	return netfilter.Merge(parts...), nil
 }
 
+// nftRuleset parses what nft listed, of one family. saved: iptables-save shows
+// the tables of iptables-nft, so nft's view of them is left out.
+func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bool) ([]*netfilter.Ruleset, error) {
+	var parts []*netfilter.Ruleset
+	for _, t := range state.All(snapshot.NftRuleset) {
+		switch {
+		case t.Status != snapshot.Done:
+			a.note("%s was not read: %s", t.Kind, t.Why)
+			continue
+		case strings.TrimSpace(t.Content) == "":
+			continue
+		}
+		source := t.Ref
+		if source == "" {
+			source = string(t.Kind)
+		}
+		part, problems, err := nftables.Parse(t.Content, nftables.Options{Source: source, Whole: strings.Contains(t.Ref, "list ruleset") || nftables.LooksWhole(t.Content)})
+		if err != nil {
+			return nil, usageErrorf("%w", err)
+		}
+		for _, p := range problems {
+			if p.Kind == nftables.OtherFamily || saved && p.Kind == nftables.IptablesView {
+				continue
+			}
+			a.note("%s: %s", source, p)
+		}
+		part = part.Only(func(t netfilter.TableInfo) bool { return t.Family == f && !(saved && t.Compat) })
+		if len(part.Tables()) > 0 || part.Whole(f) {
+			parts = append(parts, part)
+		}
+	}
+	return parts, nil
+}
+
 // notLocal answers for addresses when the node's own were not read. A cluster
-// IP is no node's: kube-proxy's chain KUBE-SERVICES names those, as opposed to
-// external and load balancer addresses, which may be. Nothing is known of any
+// IP is no node's: kube-proxy's chain KUBE-SERVICES names those, or its set
+// cluster-ips, as opposed to external and load balancer addresses, which may be. Nothing is known of any
 // other address.
 func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
 	clusterIPs := map[netip.Addr]bool{}
@@ -66,6 +108,11 @@ func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
 			if a, ok := clusterIP(line); ok {
 				clusterIPs[a] = true
 			}
+		}
+	}
+	for _, t := range state.All(snapshot.NftRuleset) {
+		for _, a := range nftables.Addresses(t.Content, "kube-proxy", "cluster-ips") {
+			clusterIPs[a] = true
 		}
 	}
 	return func(a netip.Addr) netfilter.Tri {

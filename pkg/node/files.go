@@ -25,7 +25,7 @@ type FileOptions struct {
 	IsNode func(name string) bool
 }
 
-const expected = "expected the output of vipwalk node-state, iptables-save, ip addr, ip route, sysctl -a or /proc/modules"
+const expected = "expected the output of vipwalk node-state, iptables-save, nft list ruleset, ip addr, ip route, sysctl -a or /proc/modules"
 
 // ReadFiles reads nodes' states from files. Each spec is [NODE=]PATH; a PATH
 // is a file, a folder (all its files; or, if it holds only folders, each of

@@ -34,7 +34,7 @@ var tools = []*tool{
 	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: regexp.MustCompile(`^(raw|mangle|nat|filter|security)$`)},
 	{name: "uname -a", kind: snapshot.Uname, begins: regexp.MustCompile(`^Linux \S+ \d+\.\d+\S* `)},
 
-	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*table (ip|ip6|inet|arp|bridge|netdev) \S+ \{`)},
+	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
 	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
 	{name: "iptables -L", rules: true, begins: regexp.MustCompile(`^Chain \S+ \((policy \w+|\d+ references)`)},
 	{name: "iptables -S", rules: true, begins: regexp.MustCompile(`^(-P \S+ [A-Z]+|-N \S+|(\[\d+:\d+\] )?-A [^-\s]\S* .*)`)},

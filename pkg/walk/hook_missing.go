@@ -26,7 +26,7 @@ var hookMissing = &Check{
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
 				Title:    title,
-				Expected: fmt.Sprintf("a rule of %s that jumps to %s, in table %s", hf.hook, hf.chain.Name, hf.chain.Table),
+				Expected: hf.jumpText(),
 				Found:    found + "; concerns " + f.affected(),
 				Evidence: hf.evidence(f.view),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
@@ -44,6 +44,14 @@ type hookFault struct {
 	// captor is the rule that ends the base chain before the jump; nil where
 	// there is no jump at all.
 	captor *netfilter.Step
+}
+
+// jumpText is the rule that ought to be there.
+func (hf *hookFault) jumpText() string {
+	if hf.chain.Table == kubeProxyTable {
+		return fmt.Sprintf("jump %s in chain %s of table %s", hf.chain.Name, hf.hook, hf.chain.Table)
+	}
+	return fmt.Sprintf("-A %s -j %s in table %s", hf.hook, hf.chain.Name, hf.chain.Table)
 }
 
 // anyHookFault looks at the way in, and, for a packet that ought to be

@@ -62,6 +62,31 @@ func (c *chooser) drawn(o *operand) []netfilter.Choice {
 	return out
 }
 
+// mayFind matches unless the map certainly lacks the key, so that a look-up
+// that finds nothing is a rule that does not match.
+type mayFind struct{ *chooser }
+
+// Eval looks the key up.
+func (m mayFind) Eval(s *netfilter.State) netfilter.Tri {
+	readings, whole := readAll(m.key, s)
+	if !whole {
+		return netfilter.False
+	}
+	hits, lack := m.set.find(s, m.key, readings)
+	return netfilter.Of(len(hits) > 0 || lack != "")
+}
+
+// Why is not asked.
+func (mayFind) Why(*netfilter.State) string { return "" }
+
+// lookUp makes a chooser the rule's action.
+func (p *ruleParser) lookUp(c *chooser) {
+	if !c.key[0].random() {
+		p.match(mayFind{c})
+	}
+	p.do(netfilter.Choose{By: c})
+}
+
 // vmap reads the map behind "vmap", and makes it the rule's action.
 func (p *ruleParser) vmap(key []*operand) {
 	p.rule.Target = "vmap"
@@ -73,10 +98,10 @@ func (p *ruleParser) vmap(key []*operand) {
 	if p.err != nil {
 		return
 	}
-	p.do(netfilter.Choose{By: &chooser{key, set, func(e *element) netfilter.Action {
+	p.lookUp(&chooser{key, set, func(e *element) netfilter.Action {
 		if e.verdict == nil {
 			return netfilter.Opaque{Why: "the map's element has no verdict"}
 		}
 		return e.verdict
-	}}})
+	}})
 }

@@ -187,7 +187,7 @@ func (p *ruleParser) natAction(verb token, n natParts) {
 	case n.addrMap != nil:
 		base := n.to
 		n.addrMap.act = func(e *element) netfilter.Action { return natElement(e, base, action) }
-		p.do(netfilter.Choose{By: n.addrMap})
+		p.lookUp(n.addrMap)
 	case n.portMap != nil:
 		base := n.to
 		n.portMap.act = func(e *element) netfilter.Action {
@@ -198,7 +198,7 @@ func (p *ruleParser) natAction(verb token, n natParts) {
 			to.MinPort, to.MaxPort = uint16(e.data[0].first.num), uint16(e.data[0].last.num)
 			return action(to)
 		}
-		p.do(netfilter.Choose{By: n.portMap})
+		p.lookUp(n.portMap)
 	default:
 		p.do(action(n.to))
 	}

@@ -2,6 +2,8 @@ package nftables
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -215,6 +217,37 @@ func holdsAll(st *netfilter.State, key []*operand, readings []reading, patterns 
 		}
 	}
 	return t
+}
+
+// Addresses are the single addresses of a named set, in every table of that
+// name; nothing where the text holds no such set, or is none of nft's.
+func Addresses(text, table, name string) []netip.Addr {
+	if strings.TrimSpace(text) == "" || !strings.Contains(text, table) {
+		return nil
+	}
+	d := &document{text: text, byKey: map[tableKey]*tableIndex{}}
+	index := d.indexText
+	if looksJSON(text) {
+		index = d.indexJSON
+	}
+	if index() != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, t := range d.tables {
+		s := t.sets[name]
+		if t.name != table || s == nil {
+			continue
+		}
+		s.load()
+		for _, e := range s.all() {
+			if len(e.key) == 1 && e.key[0].single() && e.key[0].first.addr.IsValid() {
+				out = append(out, e.key[0].first.addr)
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
 }
 
 // all parses every element, once.
