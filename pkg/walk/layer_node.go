@@ -217,7 +217,7 @@ func (p *Pass) noteUndecided(probes []*probe) {
 					continue // said above
 				}
 				m := diagnosis.Missing{What: undecidedText(u, pr.view), Why: u.Why, Supply: pr.view.supply()}
-				if u.Text != "" {
+				if u.Text != "" && u.Line > 0 {
 					m.Supply = "look at the rule: " + u.Text
 				}
 				p.Missing(diagnosis.LayerNode, m)
