@@ -80,7 +80,7 @@ func TestKernel(t *testing.T) {
 // bench is the three namespaces.
 type bench struct {
 	client, node, backends string
-	in                     string // the node's interface towards the client
+	in, out                string // the node's interfaces towards the client and the backends
 }
 
 func newBench(t *testing.T) *bench {
@@ -93,7 +93,7 @@ func newBench(t *testing.T) *bench {
 		}
 	}
 	id := fmt.Sprint(os.Getpid())
-	b := &bench{"nfc" + id, "nfn" + id, "nfb" + id, "na" + id}
+	b := &bench{"nfc" + id, "nfn" + id, "nfb" + id, "na" + id, "nb" + id}
 	for _, ns := range []string{b.client, b.node, b.backends} {
 		if out, err := exec.Command("ip", "netns", "add", ns).CombinedOutput(); err != nil {
 			t.Skipf("network namespaces can't be made here: %v: %s", err, out)
@@ -197,7 +197,7 @@ func (b *bench) connect(f kernelFlow) (seen, error) {
 	err := inside(ns, func() error {
 		c, err := net.DialTimeout("tcp4", f.to, dropAfter)
 		switch {
-		case errors.Is(err, syscall.ECONNREFUSED):
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH): // the latter for admin-prohibited
 			s.verdict = netfilter.Reject
 			return nil
 		case os.IsTimeout(err):
@@ -263,14 +263,25 @@ func (b *bench) flush(t *testing.T) {
 	}
 }
 
-func (b *bench) compare(t *testing.T, rs *netfilter.Ruleset, f kernelFlow) {
+// walk walks the flow's packet through rules.
+func (b *bench) walk(rs *netfilter.Ruleset, f kernelFlow) []netfilter.Outcome {
 	to := netip.MustParseAddrPort(f.to)
 	p := netfilter.Packet{Src: clientIP, Dst: to.Addr(), DstPort: to.Port(), Protocol: netfilter.TCP, LocalProcess: f.local, In: b.in}
 	if f.local {
 		p.Src = nodeIPs[1]
 	}
-	host := &netfilter.StaticHost{Addresses: nodeIPs, Complete: true, Forward4: netfilter.True}
-	outcomes := netfilter.Walk(rs, host, p)
+	return netfilter.Walk(rs, &netfilter.StaticHost{
+		Complete: true, Forward4: netfilter.True,
+		Links: []netfilter.Link{
+			{Name: b.in, Addrs: []netip.Prefix{netip.PrefixFrom(nodeIPs[0], 24)}},
+			{Name: b.out, Addrs: []netip.Prefix{netip.PrefixFrom(nodeIPs[1], 24)}},
+		},
+		Routes: []netfilter.StaticRoute{{To: netip.MustParsePrefix("10.91.96.0/24"), Iface: b.out}},
+	}, p)
+}
+
+func (b *bench) compare(t *testing.T, rs *netfilter.Ruleset, f kernelFlow) {
+	outcomes := b.walk(rs, f)
 	want := map[seen]bool{}
 	for _, o := range outcomes {
 		want[expected(o)] = true
