@@ -29,6 +29,9 @@ func (l *leg) carryOut(a Action, r *Rule) bool {
 		l.jump(a, r)
 	case Choose:
 		return l.choose(a.By, r)
+	case Omitted:
+		l.doubt(note{table: l.at.table, chain: l.at.chain, rule: r, why: a.Why})
+		return true
 	case Opaque:
 		l.undecided(note{table: l.at.table, chain: l.at.chain, rule: r, why: a.Why})
 	default:
@@ -214,6 +217,13 @@ func (l *leg) missing(n note) {
 	l.notes = append(l.notes, n)
 	l.s.srcMaybe = true
 	l.nextStation()
+}
+
+// doubt lists what was not read, and goes on as though it held nothing.
+func (l *leg) doubt(n note) {
+	n.unknown = true
+	l.notes = append(l.notes, n)
+	l.s.doubt = true
 }
 
 // undecided ends the leg at something that can't be told.

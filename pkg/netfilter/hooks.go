@@ -28,6 +28,7 @@ const (
 	chainStation     stationKind = iota
 	conntrackStation             // conntrack sees the packet
 	natUnreadStation             // here a NAT table would be, had it been read
+	unreadStation                // here a base chain would be, had it been read
 	natEndStation                // whatever NAT did not rewrite stays as it is
 )
 
@@ -75,6 +76,10 @@ func (rs *Ruleset) buildHooks(f Family) *hookTable {
 				h.filterUnread = false
 			}
 			add(c.Base.Hook, station{prio: hookPriority(c.Base), table: t, chain: c})
+		}
+		for i := range t.unread {
+			c := &t.unread[i]
+			add(c.Base.Hook, station{kind: unreadStation, prio: hookPriority(c.Base), table: t, chain: c})
 		}
 	}
 	for hook, s := range h.stations {

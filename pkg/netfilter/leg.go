@@ -170,7 +170,7 @@ func (l *leg) nextRule() { l.at.rule, l.at.expr = l.at.rule+1, 0 }
 // act carries out the rule's actions from the present expression on, up to its
 // next match.
 func (l *leg) act(r *Rule) {
-	if !actedBefore(r, l.at.expr) {
+	if !actedBefore(r, l.at.expr) && !omits(r, l.at.expr) {
 		l.notes = append(l.notes, note{table: l.at.table, chain: l.at.chain, rule: r})
 	}
 	for l.at.expr < len(r.Exprs) {
@@ -184,6 +184,15 @@ func (l *leg) act(r *Rule) {
 		l.at.expr++
 	}
 	l.nextRule()
+}
+
+// omits says whether the rule stands for rules that are not in the input.
+func omits(r *Rule, expr int) bool {
+	if expr >= len(r.Exprs) {
+		return false
+	}
+	_, ok := r.Exprs[expr].Do.(Omitted)
+	return ok
 }
 
 func actedBefore(r *Rule, expr int) bool {

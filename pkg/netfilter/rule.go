@@ -76,6 +76,11 @@ type (
 	Opaque struct{ Why string }
 )
 
+// Omitted stands where rules may have been left out of the input. The walk
+// goes on as though there were none, and lists the doubt; a packet that then
+// merely passes is Undecided.
+type Omitted struct{ Why string }
+
 // The actions after which the next expression, then the next rule, follows.
 type (
 	// Noted has no effect on where the packet goes: LOG, counters, TCPMSS.
@@ -117,6 +122,7 @@ func (Returned) action()       {}
 func (JumpTo) action()         {}
 func (Choose) action()         {}
 func (Opaque) action()         {}
+func (Omitted) action()        {}
 func (Noted) action()          {}
 func (SetMark) action()        {}
 func (SetConnMark) action()    {}

@@ -137,6 +137,7 @@ type Table struct {
 	TableInfo
 	chains []ChainDef
 	index  map[string]int32
+	unread []ChainDef
 }
 
 // NewTable makes a table of chains. index gives each chain's place by name; it
@@ -150,6 +151,11 @@ func NewTable(info TableInfo, chains []ChainDef, index map[string]int32) *Table 
 	}
 	return &Table{TableInfo: info, chains: chains, index: index}
 }
+
+// Lacks says which base chains the table may have that the input doesn't show.
+// A packet that would pass one may meet anything there. It is to be called
+// before the table is used.
+func (t *Table) Lacks(base []ChainDef) { t.unread = base }
 
 func (t *Table) chain(name string) *ChainDef {
 	i, ok := t.index[name]

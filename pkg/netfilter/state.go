@@ -48,6 +48,7 @@ type Flow struct {
 	loopback  bool   // a local packet that came back in through lo
 	dstLocal  Tri    // settled by REDIRECT or by the routing decision
 	spoken    bool   // a rule of a filter chain, or source NAT, spoke of it
+	doubt     bool   // rules that were not read might have stopped it
 	recents   string // lists that -m recent --set wrote to on the way
 }
 

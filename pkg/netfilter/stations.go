@@ -31,7 +31,10 @@ func (l *leg) stationStep() {
 			s.srcBound = true
 		}
 	case natUnreadStation:
-		l.natUnread()
+		l.natUnread(note{table: l.hooks.noNAT, why: "table nat is not in the input"})
+		return
+	case unreadStation:
+		l.baseUnread(at)
 		return
 	}
 	s.station++
@@ -51,13 +54,13 @@ func natSees(s *State) bool {
 
 // natUnread stands where a nat table would have been: it may have rewritten
 // the packet to anything, or not at all.
-func (l *leg) natUnread() {
+func (l *leg) natUnread(n note) {
 	s := l.s
+	n.unknown = true
 	s.station++
 	if !natSees(s) {
 		return
 	}
-	n := note{table: l.hooks.noNAT, why: "table nat is not in the input", unknown: true}
 	if s.Hook == Postrouting {
 		s.srcMaybe = true
 		l.notes = append(l.notes, n)
@@ -67,6 +70,18 @@ func (l *leg) natUnread() {
 	rewritten.Dst, rewritten.DstPortUnknown = netip.Addr{}, true
 	rewritten.dnat, rewritten.dstBound, rewritten.dstLocal = true, true, Unknown
 	l.end(worlds(l.run(frame{}, rewritten), l.run(frame{}, s.Flow), n))
+}
+
+// baseUnread stands where a base chain would have been of a table that the
+// input shows in part. A filter chain may have stopped the packet.
+func (l *leg) baseUnread(at station) {
+	n := note{table: at.table, chain: at.chain, why: fmt.Sprintf("chain %s of table %s is not in the input", at.chain.Name, at.table.Name)}
+	if at.chain.Base.Kind == NAT {
+		l.natUnread(n)
+		return
+	}
+	l.doubt(n)
+	l.s.station++
 }
 
 // leaveHook is the routing decision, and the way on to the next hook.
@@ -137,6 +152,9 @@ func (l *leg) arrived() result {
 		if !s.dnat {
 			r.verdict = Undecided
 		}
+	}
+	if s.doubt && !s.dnat {
+		r.verdict = Undecided
 	}
 	if l.hooks.legacyUnread {
 		doubts = append(doubts, note{text: "# Warning: iptables-legacy tables present", why: "the legacy tables are not in the input", unknown: true})

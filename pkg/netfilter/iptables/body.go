@@ -38,7 +38,7 @@ func (b *body) Rule(i int) *netfilter.Rule {
 	if r := (*cache)[i].Load(); r != nil {
 		return r
 	}
-	r, _ := b.source.parseRule(b.table, b.place(i))
+	r, _ := b.source.parseRule(b.table, b.chain.name, b.place(i))
 	(*cache)[i].Store(r)
 	return r
 }

@@ -12,10 +12,9 @@ import (
 func (x *indexer) ruleset() *netfilter.Ruleset {
 	tables := make([]*netfilter.Table, 0, len(x.tables))
 	contents := []netfilter.Contents{}
-	whole := x.opt.Whole && !slices.ContainsFunc(x.tables, func(t *tableIndex) bool { return !t.committed })
+	whole := x.opt.Whole && !slices.ContainsFunc(x.tables, func(t *tableIndex) bool { return !t.committed || t.loose })
 	seen := map[netfilter.TableInfo]int{}
 	for _, t := range x.tables {
-		x.identify(t)
 		x.checkTwice(t, seen)
 		tables = append(tables, x.build(t))
 		contents = append(contents, netfilter.Contents{Family: t.Family, Whole: whole, LegacyPresent: x.legacy})
@@ -42,11 +41,16 @@ func (x *indexer) identify(t *tableIndex) {
 
 // guessFamily looks at the table's own rules, then at the whole text's.
 func (x *indexer) guessFamily(t *tableIndex) netfilter.Family {
-	if f := familyOfRules(x.text[t.from:t.to]); f != 0 {
+	if f := x.familyOfTable(t); f != 0 {
 		return f
 	}
 	if x.guess == nil {
-		f := familyOfRules(x.text)
+		f := netfilter.Family(0)
+		for _, t := range x.tables {
+			if f == 0 {
+				f = x.familyOfTable(t)
+			}
+		}
 		x.guess = &f
 	}
 	if *x.guess != 0 {
@@ -54,6 +58,20 @@ func (x *indexer) guessFamily(t *tableIndex) netfilter.Family {
 	}
 	x.problems = append(x.problems, Problem{FamilyGuessed, t.Line, 1, "*" + t.Name, fmt.Sprintf("nothing tells whether table %s is of IPv4 or IPv6; taken as IPv4", t.Name)})
 	return netfilter.IPv4
+}
+
+// familyOfTable is the family that the table's rules tell of; 0 for none.
+func (x *indexer) familyOfTable(t *tableIndex) netfilter.Family {
+	for i := range t.chains {
+		c := &t.chains[i]
+		for j := range c.len() {
+			p := x.rules[c.at(j)]
+			if f := familyOfRule(x.lineAt(int(p.offset)), p.layout); f != 0 {
+				return f
+			}
+		}
+	}
+	return 0
 }
 
 // checkTwice reports a table that was there before.
@@ -83,7 +101,35 @@ func (x *indexer) build(t *tableIndex) *netfilter.Table {
 			defs[i].Policy = c.policy
 		}
 	}
-	return netfilter.NewTable(t.TableInfo, defs, t.byName)
+	table := netfilter.NewTable(t.TableInfo, defs, t.byName)
+	table.Lacks(x.lacking(t))
+	return table
+}
+
+// lacking are the base chains that a table may have and the text doesn't show:
+// only a text that was filtered, or shows a piece, lacks any. Of nat and filter
+// alone, as a packet is walked without the other tables too.
+func (x *indexer) lacking(t *tableIndex) []netfilter.ChainDef {
+	if t.Name != "nat" && t.Name != "filter" {
+		return nil
+	}
+	piece := t.loose
+	for i := range t.chains {
+		piece = piece || !t.chains[i].declared
+	}
+	if !piece {
+		return nil
+	}
+	var out []netfilter.ChainDef
+	b := builtins[t.Name]
+	for _, h := range b.hooks {
+		name := string(h)
+		if _, ok := t.byName[name]; ok || t.Name == "nat" && h == netfilter.Input {
+			continue
+		}
+		out = append(out, netfilter.ChainDef{Name: name, Base: b.hooked(name)})
+	}
+	return out
 }
 
 // cut says why rules of a chain may be missing. iptables-save writes all
@@ -92,6 +138,8 @@ func (x *indexer) build(t *tableIndex) *netfilter.Table {
 func (x *indexer) cut(t *tableIndex, i int32) string {
 	c := &t.chains[i]
 	switch {
+	case c.declared && c.cut != "":
+		return c.cut
 	case !c.declared:
 		if c.len() > 0 {
 			x.problems = append(x.problems, Problem{
@@ -112,7 +160,7 @@ func (x *indexer) brokenLine(offset uint32) bool {
 	if n := len(x.tables); n == 0 || x.tables[n-1].committed {
 		return false
 	}
-	return strings.IndexByte(x.text[offset:], '\n') < 0
+	return int(offset) < len(x.text) && strings.IndexByte(x.text[offset:], '\n') < 0
 }
 
 // parseAll parses every rule, to know all problems.
@@ -121,7 +169,7 @@ func (x *indexer) parseAll() {
 		for i := range t.bodies {
 			b := &t.bodies[i]
 			for j := range b.Len() {
-				if r, p := x.parseRule(t, b.place(j)); r.Problem != "" {
+				if r, p := x.parseRule(t, b.chain.name, b.place(j)); r.Problem != "" {
 					x.problems = append(x.problems, p)
 				}
 			}

@@ -44,26 +44,29 @@ func warnsOfLegacy(line string) bool {
 		strings.Contains(line, "Warning: ip6tables-legacy tables present")
 }
 
-// familyOfRules tells the family by the first rule that holds an address, or
-// something that only one family has; 0 when none does.
-func familyOfRules(text string) netfilter.Family {
-	for line := range strings.Lines(text) {
-		if !strings.Contains(line, "-A ") {
-			continue
-		}
-		for _, mark := range []string{" -s ", " -d ", " --source ", " --destination ", " --to-destination ", " --to-source "} {
-			if _, v, ok := strings.Cut(line, mark); ok {
-				if f := familyOfWord(v); f != 0 {
-					return f
-				}
+// familyOfRule tells the family of a rule that holds an address, or something
+// that only one family has; 0 when it doesn't.
+func familyOfRule(line string, l layout) netfilter.Family {
+	if l&listed != 0 {
+		r, _ := splitRow(line, l)
+		for _, t := range []token{r.src, r.dst} {
+			if f := familyOfWord(strings.TrimPrefix(t.text, "!")); f != 0 {
+				return f
 			}
 		}
-		switch {
-		case strings.Contains(line, "icmp6") || strings.Contains(line, "ipv6-icmp") || strings.Contains(line, "icmpv6"):
-			return netfilter.IPv6
-		case strings.Contains(line, "icmp-"):
-			return netfilter.IPv4
+	}
+	for _, mark := range []string{" -s ", " -d ", " --source ", " --destination ", " --to-destination ", " --to-source "} {
+		if _, v, ok := strings.Cut(line, mark); ok {
+			if f := familyOfWord(v); f != 0 {
+				return f
+			}
 		}
+	}
+	switch {
+	case strings.Contains(line, "icmp6") || strings.Contains(line, "ipv6-icmp") || strings.Contains(line, "icmpv6"):
+		return netfilter.IPv6
+	case strings.Contains(line, "icmp-"):
+		return netfilter.IPv4
 	}
 	return 0
 }

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 	"sync"
@@ -13,7 +14,20 @@ import (
 type place struct {
 	offset uint32
 	line   uint32
+	layout layout
 }
+
+// layout says how a rule is written. The zero layout is that of iptables-save
+// and iptables -S.
+type layout uint8
+
+const (
+	listed   layout = 1 << iota // a row of iptables -L
+	counted                     // with the columns pkts and bytes (-v)
+	numbered                    // with the column num (--line-numbers)
+	omitted                     // no rule: lines were left out here
+	garbled                     // something that is no rule stands here
+)
 
 // span is a run of rules of one chain: indexes into indexer.rules. before is
 // the number of the chain's rules ahead of it.
@@ -27,6 +41,8 @@ type chainIndex struct {
 	policy   string
 	first    span
 	more     []span
+	// cut says why rules may be missing; "" where nothing tells so.
+	cut string
 }
 
 func (c *chainIndex) len() int {
@@ -47,6 +63,20 @@ func (c *chainIndex) at(i int) int {
 	return int(s.from) + i - int(s.before)
 }
 
+// add gives the chain the next rule.
+func (c *chainIndex) add(i uint32) {
+	switch last := len(c.more) - 1; {
+	case c.first.to == 0 && c.first.from == 0 && last < 0:
+		c.first = span{i, i + 1, 0}
+	case last < 0 && c.first.to == i:
+		c.first.to++
+	case last >= 0 && c.more[last].to == i:
+		c.more[last].to++
+	default:
+		c.more = append(c.more, span{i, i + 1, uint32(c.len())})
+	}
+}
+
 // tableIndex is what the first pass learns of a table.
 type tableIndex struct {
 	netfilter.TableInfo
@@ -57,10 +87,19 @@ type tableIndex struct {
 	last      int32 // the chain of the last rule, -1 for none
 	lastLine  int
 	bodies    []body
+
+	// loose: no "*table" line opened it. Its Name is "" until concluded.
+	loose bool
+	// filtered: the command line, or what is missing, says that lines were
+	// taken out.
+	filtered bool
+	// gap: lines were left out ahead of the next rule.
+	gap *place
 }
 
 type indexer struct {
 	text     string
+	parts    []part // texts that were unescaped; their offsets follow text's
 	opt      Options
 	rules    []place
 	tables   []*tableIndex
@@ -69,13 +108,28 @@ type indexer struct {
 	legacy   bool
 	guess    *netfilter.Family // what the rules of the whole text tell
 	problems []Problem
+	unsaid   int // problems beyond mostProblems
+	paste    paste
 	parsers  sync.Pool // of *ruleParser
 }
+
+const (
+	// mostRulesAhead bounds the memory that is set aside by the number of lines.
+	mostRulesAhead = 1 << 20
+	// A text of which nothing was understood after so many bytes is given up.
+	mostGarbage = 4 << 20
+	// mostProblems bounds the problems that are told one by one.
+	mostProblems = 1000
+	// longestLine is that of a line that may be a rule. The kernel takes no
+	// rule as long as that.
+	longestLine = 1 << 20
+)
 
 func newIndexer(text string, opt Options) *indexer {
 	return &indexer{
 		text: text, opt: opt,
-		rules:   make([]place, 0, strings.Count(text, "\n")+1),
+		rules:   make([]place, 0, min(strings.Count(text, "\n")+1, mostRulesAhead)),
+		paste:   paste{chain: -1},
 		parsers: sync.Pool{New: func() any { return &ruleParser{} }},
 	}
 }
@@ -91,52 +145,77 @@ func (x *indexer) index() {
 			end += at
 		}
 		line++
-		x.line(at, end, line)
+		x.line(x.text[at:end], at, line)
 		at = end + 1
+		if at > mostGarbage && len(x.tables) == 0 {
+			break // nothing will come of it
+		}
 	}
+	x.rejoin()
 	if x.now != nil {
 		x.close(len(x.text))
 	}
+	x.conclude()
+	if x.unsaid > 0 {
+		x.problems = append(x.problems, Problem{UnknownLine, line, 1, "", fmt.Sprintf("%d more lines are not understood", x.unsaid)})
+	}
 }
 
-// trim gives the offsets of a line without the blanks around it.
-func (x *indexer) trim(from, to int) (int, int) {
-	for from < to && isBlank(x.text[from]) {
-		from++
+// trimmed is a line without the blanks around it, and where it then starts.
+func trimmed(s string, at int) (string, int) {
+	for s != "" && isBlank(s[0]) {
+		s, at = s[1:], at+1
 	}
-	for to > from && isBlank(x.text[to-1]) {
-		to--
+	for s != "" && isBlank(s[len(s)-1]) {
+		s = s[:len(s)-1]
 	}
-	return from, to
+	return s, at
 }
 
-func (x *indexer) line(from, to, line int) {
-	from, to = x.trim(from, to)
-	if from == to {
+// line takes in one line; at is its offset.
+func (x *indexer) line(s string, at, line int) {
+	s, at = trimmed(s, at)
+	if s == "" {
+		x.paste.blank = true
 		return
 	}
-	s := x.text[from:to]
+	if x.paste.torn != "" && !escaped(s) {
+		x.rejoin()
+	}
 	switch s[0] {
 	case '-', '[':
-		if rest, ok := strings.CutPrefix(afterCounters(s), "-A "); ok {
-			x.rule(rest, from, line)
+		if rest, ok := strings.CutPrefix(afterCounters(s), "-A "); ok && !escaped(rest) {
+			x.rule(rest, at, line)
 			return
 		}
-		x.command(s, from, line)
+		x.command(s, at, line)
 	case ':':
-		x.declare(s[1:], from, line)
+		if escaped(s) {
+			x.unescape(s, at, line)
+			return
+		}
+		x.declare(s[1:], at, line)
 	case '*':
-		x.open(strings.TrimSpace(s[1:]), from, line)
+		if !escaped(s) && isTableName(strings.TrimSpace(s[1:])) {
+			x.open(strings.TrimSpace(s[1:]), at, line)
+			return
+		}
+		x.other(s, at, line)
 	case '#':
-		x.comment(s, line)
+		x.comment(s, at, line)
 	default:
 		if s == "COMMIT" && x.now != nil {
 			x.now.committed = true
-			x.close(to)
+			x.close(at + len(s))
 			return
 		}
-		x.problem(UnknownLine, from, line, "this is no line of iptables-save output")
+		x.other(s, at, line)
 	}
+}
+
+// isTableName says whether a "*" line opens a table: a name alone.
+func isTableName(s string) bool {
+	return s != "" && !strings.ContainsAny(s, " \t*")
 }
 
 // afterCounters cuts the "[packets:bytes] " that iptables-save -c puts first.
@@ -150,26 +229,42 @@ func afterCounters(s string) string {
 	return s
 }
 
-func (x *indexer) comment(s string, line int) {
+func (x *indexer) comment(s string, at, line int) {
+	if escaped(s) {
+		x.unescape(s, at, line)
+		return
+	}
 	if h, ok := readHeader(s); ok {
 		x.header = h
+		return
 	}
 	if warnsOfLegacy(s) {
 		x.legacy = true
 		x.problems = append(x.problems, Problem{LegacyPresent, line, 1, s, "the node also has iptables-legacy tables, which this text does not show"})
+		return
+	}
+	if c, ok := readCommand(s); ok {
+		x.ran(c)
 	}
 }
 
 // open starts a table. One that is still open lacks its COMMIT.
-func (x *indexer) open(name string, from, line int) {
+func (x *indexer) open(name string, at, line int) {
 	if x.now != nil {
-		x.close(from)
+		x.close(at)
 	}
+	x.paste.chain = -1
 	x.now = &tableIndex{
 		TableInfo: netfilter.TableInfo{Source: x.opt.Source, Name: name, Line: line, Backend: x.header.backend, Family: x.header.family},
-		from:      from, byName: map[string]int32{}, last: -1, lastLine: line,
+		from:      at, byName: map[string]int32{}, last: -1, lastLine: line,
 	}
-	if n := x.declarations(from); n > 64 {
+	if x.now.Backend == netfilter.AnyBackend {
+		x.now.Backend = x.paste.command.backend
+	}
+	if x.now.Family == 0 {
+		x.now.Family = x.paste.command.family
+	}
+	if n := x.declarations(at); n > 64 {
 		x.now.byName = make(map[string]int32, n)
 		x.now.chains = make([]chainIndex, 0, n)
 	}
@@ -180,13 +275,11 @@ func (x *indexer) open(name string, from, line int) {
 // large table's index need not grow.
 func (x *indexer) declarations(from int) int {
 	n := 0
-	rest := x.text[from:]
-	for {
+	for rest := x.rest(from); ; n++ {
 		i := strings.IndexByte(rest, '\n')
 		if i < 0 || i+1 >= len(rest) || rest[i+1] != ':' {
 			return n
 		}
-		n++
 		rest = rest[i+1:]
 	}
 }
@@ -194,21 +287,17 @@ func (x *indexer) declarations(from int) int {
 func (x *indexer) close(to int) {
 	t := x.now
 	t.to, x.now = to, nil
+	x.paste.chain = -1
 	if !t.committed {
 		t.CutAt = t.lastLine
 		x.problems = append(x.problems, Problem{Truncated, t.lastLine, 1, "", fmt.Sprintf("table %s ends without COMMIT: rules may be cut off after line %d", t.Name, t.lastLine)})
 	}
 }
 
-// table is the open table, or the one that Options name for lines before any.
-func (x *indexer) table(from, line int) *tableIndex {
-	if x.now == nil && x.opt.Table != "" && len(x.tables) == 0 {
-		x.open(x.opt.Table, from, line)
-		x.now.committed = true // an excerpt has no COMMIT to miss
-	}
+// table is the open table, or one that is opened for lines that stand in none.
+func (x *indexer) table(at, line int) *tableIndex {
 	if x.now == nil {
-		x.problem(UnknownLine, from, line, "this line stands outside of a table: a line such as *nat should come before it")
-		return nil
+		x.openLoose(at, line)
 	}
 	x.now.lastLine = line
 	return x.now
@@ -229,20 +318,22 @@ func (t *tableIndex) chain(name string) int32 {
 }
 
 // declare reads ":NAME POLICY [packets:bytes]" after its colon.
-func (x *indexer) declare(s string, from, line int) {
-	t := x.table(from, line)
-	if t == nil {
-		return
-	}
+func (x *indexer) declare(s string, at, line int) {
 	name, rest := word(s)
 	policy, _ := word(rest)
 	if name == "" {
-		x.problem(UnknownLine, from, line, "a chain's declaration without a name")
+		x.problem(UnknownLine, at, line, "a chain's declaration without a name")
 		return
 	}
+	t := x.table(at, line)
 	c := &t.chains[t.chain(name)]
+	if t.loose && t.Name == "" {
+		t.filtered = true // only a table without its "*table" line looks so
+	}
 	if c.declared {
-		x.problem(Duplicate, from, line, fmt.Sprintf("chain %s of table %s is declared again (first on line %d)", name, t.Name, c.line))
+		if !t.loose {
+			x.problem(Duplicate, at, line, fmt.Sprintf("chain %s of table %s is declared again (first on line %d)", name, t.Name, c.line))
+		}
 		return
 	}
 	c.declared, c.line = true, line
@@ -261,61 +352,87 @@ func word(s string) (first, rest string) {
 }
 
 // rule notes where a rule stands; s is its text after "-A ".
-func (x *indexer) rule(s string, from, line int) {
-	t := x.table(from, line)
-	if t == nil {
-		return
-	}
+func (x *indexer) rule(s string, at, line int) {
 	name, _ := word(s)
 	if name == "" || strings.Contains(name, `"`) {
-		x.problem(UnknownRule, from, line, "a rule without a chain name that iptables would take")
+		x.problem(UnknownRule, at, line, "a rule without a chain name that iptables would take")
 		return
 	}
-	t.last = t.chain(name)
-	t.chains[t.last].add(uint32(len(x.rules)))
-	x.rules = append(x.rules, place{uint32(from), uint32(line)})
-}
-
-// add gives the chain the next rule.
-func (c *chainIndex) add(i uint32) {
-	switch last := len(c.more) - 1; {
-	case c.first.to == 0 && c.first.from == 0 && last < 0:
-		c.first = span{i, i + 1, 0}
-	case last < 0 && c.first.to == i:
-		c.first.to++
-	case last >= 0 && c.more[last].to == i:
-		c.more[last].to++
-	default:
-		c.more = append(c.more, span{i, i + 1, uint32(c.len())})
+	if elided(name) {
+		x.elide(at, line)
+		return
 	}
+	t := x.table(at, line)
+	x.add(t, t.chain(name), place{uint32(at), uint32(line), 0})
 }
 
-// command reads the other forms that a line may take: --append, and the -N
-// and -P of iptables -S.
-func (x *indexer) command(s string, from, line int) {
-	verb, rest := word(afterCounters(s))
-	switch verb {
-	case "-A", "--append":
-		x.rule(rest, from, line)
-	case "-N", "--new-chain", "-P", "--policy":
-		x.declare(rest, from, line)
-	default:
-		x.problem(UnknownLine, from, line, "this is no line of iptables-save output")
+// add gives chain c of the table its next rule.
+func (x *indexer) add(t *tableIndex, c int32, p place) {
+	t.last = c
+	if t.gap != nil {
+		gap := *t.gap
+		t.gap = nil
+		x.add(t, c, gap)
 	}
+	t.chains[c].add(uint32(len(x.rules)))
+	x.rules = append(x.rules, p)
 }
 
-func (x *indexer) problem(kind ProblemKind, from, line int, message string) {
-	x.problems = append(x.problems, Problem{kind, line, x.column(from), x.lineAt(from), message})
+func (x *indexer) problem(kind ProblemKind, at, line int, message string) {
+	if len(x.problems) >= mostProblems {
+		x.unsaid++
+		return
+	}
+	x.problems = append(x.problems, Problem{kind, line, x.column(at), quoted(x.lineAt(at)), message})
 }
 
-// column is the column of an offset, from 1.
-func (x *indexer) column(at int) int { return at - strings.LastIndexByte(x.text[:at], '\n') }
+// quoted shortens what a Problem quotes.
+func quoted(s string) string {
+	const most = 1000
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// rest is the text from an offset on.
+func (x *indexer) rest(at int) string {
+	if at <= len(x.text) {
+		return x.text[at:]
+	}
+	p := x.part(at)
+	return p.text[at-p.base:]
+}
+
+// part is the unescaped text that an offset beyond the text is in.
+func (x *indexer) part(at int) *part {
+	i := sort.Search(len(x.parts), func(i int) bool { return x.parts[i].base > at })
+	return &x.parts[i-1]
+}
+
+// column is the column of an offset in the line of the input, from 1.
+func (x *indexer) column(at int) int {
+	if at <= len(x.text) {
+		return at - strings.LastIndexByte(x.text[:at], '\n')
+	}
+	return x.part(at).column(at)
+}
 
 // lineAt is the text from an offset to the end of its line.
 func (x *indexer) lineAt(at int) string {
-	s := x.text[at:]
+	s := x.rest(at)
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
 		s = s[:i]
 	}
 	return strings.TrimRight(s, " \t\r")
+}
+
+// nextOffset is where the next part's offsets may start; false where offsets
+// are used up.
+func (x *indexer) nextOffset(size int) (int, bool) {
+	at := len(x.text) + 1
+	if n := len(x.parts); n > 0 {
+		at = x.parts[n-1].base + len(x.parts[n-1].text) + 1
+	}
+	return at, uint64(at)+uint64(size) < math.MaxUint32
 }

@@ -10,8 +10,8 @@ var (
 	// ErrEmpty: there is nothing in the text. The node may have no rules, or
 	// nothing was read; the text doesn't tell.
 	ErrEmpty = errors.New("the input is empty")
-	// ErrNoTable: not one line opens a table ("*nat").
-	ErrNoTable = errors.New("no table in the input: expected iptables-save output with lines such as *nat")
+	// ErrNoTable: not one line is of iptables.
+	ErrNoTable = errors.New("no table in the input: expected the output of iptables-save (lines such as *nat), iptables -S or iptables -L")
 	// ErrBinary: the text holds bytes that no iptables-save writes.
 	ErrBinary = errors.New("binary input")
 	// ErrTooLarge: the text is larger than the 4 GiB that Parse can index.
@@ -36,6 +36,20 @@ const (
 	Duplicate ProblemKind = "duplicate"
 	// FamilyGuessed: nothing in the text tells IPv4 from IPv6.
 	FamilyGuessed ProblemKind = "family-guessed"
+	// TableConcluded: no line names the table, and what is in it tells.
+	TableConcluded ProblemKind = "table-concluded"
+	// UnknownTable: no line names the table, and nothing in it is certain.
+	UnknownTable ProblemKind = "unknown-table"
+	// UnknownChain: rows of a listing without the header of their chain.
+	UnknownChain ProblemKind = "unknown-chain"
+	// Elided: lines were left out on purpose ("...").
+	Elided ProblemKind = "elided"
+	// Mangled: lines of a listing are run together.
+	Mangled ProblemKind = "mangled"
+	// Removed: a line that a diff takes out.
+	Removed ProblemKind = "removed"
+	// OtherFile: a line of another file than the others, by grep's prefix.
+	OtherFile ProblemKind = "other-file"
 	// LegacyPresent: iptables-nft-save warned of legacy tables beside its own.
 	LegacyPresent ProblemKind = "legacy-tables-present"
 )

@@ -106,18 +106,25 @@ func (m *module) ofProtocol(p *ruleParser, o *option) bool {
 	})
 }
 
-var icmpTypes = map[string]uint8{
-	"echo-reply": 0, "pong": 0, "destination-unreachable": 3, "source-quench": 4, "redirect": 5,
-	"echo-request": 8, "ping": 8, "router-advertisement": 9, "router-solicitation": 10, "time-exceeded": 11,
-	"ttl-exceeded": 11, "parameter-problem": 12, "timestamp-request": 13, "timestamp-reply": 14,
-	"fragmentation-needed": 3,
+// icmpTypes are the names that iptables has for ICMP types, with the code where
+// the name is of one.
+var icmpTypes = map[string]string{
+	"any": "any", "echo-reply": "0", "pong": "0", "destination-unreachable": "3", "network-unreachable": "3/0", "host-unreachable": "3/1",
+	"protocol-unreachable": "3/2", "port-unreachable": "3/3", "fragmentation-needed": "3/4", "source-route-failed": "3/5",
+	"network-unknown": "3/6", "host-unknown": "3/7", "network-prohibited": "3/9", "host-prohibited": "3/10",
+	"TOS-network-unreachable": "3/11", "TOS-host-unreachable": "3/12", "communication-prohibited": "3/13",
+	"host-precedence-violation": "3/14", "precedence-cutoff": "3/15", "source-quench": "4", "redirect": "5", "network-redirect": "5/0",
+	"host-redirect": "5/1", "TOS-network-redirect": "5/2", "TOS-host-redirect": "5/3", "echo-request": "8", "ping": "8",
+	"router-advertisement": "9", "router-solicitation": "10", "time-exceeded": "11", "ttl-exceeded": "11",
+	"ttl-zero-during-transit": "11/0", "ttl-zero-during-reassembly": "11/1", "parameter-problem": "12", "ip-header-bad": "12/0",
+	"required-option-missing": "12/1", "timestamp-request": "13", "timestamp-reply": "14", "address-mask-request": "17", "address-mask-reply": "18",
 }
 
-var icmpv6Types = map[string]uint8{
-	"destination-unreachable": 1, "packet-too-big": 2, "time-exceeded": 3, "ttl-exceeded": 3, "parameter-problem": 4,
-	"echo-request": 128, "ping": 128, "echo-reply": 129, "pong": 129, "router-solicitation": 133,
-	"router-advertisement": 134, "neighbour-solicitation": 135, "neighbor-solicitation": 135,
-	"neighbour-advertisement": 136, "neighbor-advertisement": 136, "redirect": 137,
+var icmpv6Types = map[string]string{
+	"destination-unreachable": "1", "packet-too-big": "2", "no-route": "1/0", "communication-prohibited": "1/1", "beyond-scope": "1/2", "address-unreachable": "1/3", "port-unreachable": "1/4", "failed-policy": "1/5", "reject-route": "1/6", "ttl-zero-during-transit": "3/0", "ttl-zero-during-reassembly": "3/1", "bad-header": "4/0", "unknown-header-type": "4/1", "unknown-option": "4/2", "time-exceeded": "3", "ttl-exceeded": "3", "parameter-problem": "4",
+	"echo-request": "128", "ping": "128", "echo-reply": "129", "pong": "129", "router-solicitation": "133",
+	"router-advertisement": "134", "neighbour-solicitation": "135", "neighbor-solicitation": "135",
+	"neighbour-advertisement": "136", "neighbor-advertisement": "136", "redirect": "137",
 }
 
 func (m *module) icmp(p *ruleParser, o *option) bool {
@@ -131,18 +138,17 @@ func (m *module) icmp(p *ruleParser, o *option) bool {
 	return m.with(p, o, func(s string) (netfilter.Match, error) {
 		match := netfilter.ICMPType{Proto: proto, Last: 255, Code: -1}
 		typ, code, coded := strings.Cut(s, "/")
-		n, known := names[typ]
-		if !known {
-			if typ == "any" || typ == "255" && proto == 1 {
-				return match, nil
-			}
-			u, err := strconv.ParseUint(typ, 10, 8)
-			if err != nil {
-				return nil, fmt.Errorf("ICMP type %q is not known", s)
-			}
-			n = uint8(u)
+		if n, named := names[typ]; named {
+			typ, code, coded = strings.Cut(n, "/")
 		}
-		match.First, match.Last = n, n
+		if typ == "any" || typ == "255" && proto == 1 {
+			return match, nil
+		}
+		n, err := strconv.ParseUint(typ, 10, 8)
+		if err != nil {
+			return nil, fmt.Errorf("ICMP type %q is not known", s)
+		}
+		match.First, match.Last = uint8(n), uint8(n)
 		if coded {
 			c, err := strconv.ParseUint(code, 10, 8)
 			if err != nil {

@@ -9,17 +9,28 @@ import (
 
 // parseRule parses the rule at a place. A rule that isn't wholly understood
 // has a Problem, and may or may not match.
-func (x *indexer) parseRule(t *tableIndex, at place) (*netfilter.Rule, Problem) {
+func (x *indexer) parseRule(t *tableIndex, chain string, at place) (*netfilter.Rule, Problem) {
 	line := x.lineAt(int(at.offset))
-	text := afterCounters(line)
+	if at.layout&(omitted|garbled) != 0 {
+		return notARule(at, line)
+	}
+	text := line
+	if at.layout&listed == 0 {
+		text = afterCounters(line)
+	}
 	p := x.parsers.Get().(*ruleParser)
 	defer x.parsers.Put(p)
 	*p = ruleParser{
 		table: t, rule: netfilter.Rule{Line: int(at.line), Text: text},
-		args: p.args[:0], match: p.match[:0], // their memory serves again
+		chain: chain, args: p.args[:0], match: p.match[:0], // their memory serves again
 	}
 	if x.brokenLine(at.offset) {
 		p.fail(len(text), "the input breaks off in this line")
+	}
+	if at.layout&listed != 0 {
+		p.row(at.layout)
+	} else {
+		p.words()
 	}
 	p.parse()
 	r := p.rule
@@ -28,7 +39,24 @@ func (x *indexer) parseRule(t *tableIndex, at place) (*netfilter.Rule, Problem) 
 	}
 	r.Problem = p.err.message
 	shift := x.column(int(at.offset)) - 1 + len(line) - len(text) // what stands before the rule
+	line = quoted(line)
 	return &r, Problem{UnknownRule, int(at.line), p.err.col + shift, line, p.err.message}
+}
+
+// notARule stands in a chain where rules were left out, or where a line stands
+// that isn't understood.
+func notARule(at place, line string) (*netfilter.Rule, Problem) {
+	r := netfilter.Rule{Line: int(at.line), Text: line}
+	if at.layout&omitted != 0 {
+		r.Exprs = []netfilter.Expr{doing(netfilter.Omitted{Why: "rules of this chain may have been left out here"})}
+		return &r, Problem{}
+	}
+	r.Problem = "this line of the chain is not understood"
+	r.Exprs = []netfilter.Expr{
+		matching(netfilter.Undecidably{Because: r.Problem}),
+		doing(netfilter.Opaque{Why: r.Problem}),
+	}
+	return &r, Problem{}
 }
 
 // fault is what is wrong in a rule, and where.
@@ -44,6 +72,8 @@ type ruleParser struct {
 	args  []token
 	at    int
 	err   *fault
+	chain string // that the rule is in
+	shift int    // what of a listing's row stands before the rule's Text
 
 	proto  *netfilter.Proto // from -p, not negated
 	match  []module         // in the order of -m
@@ -51,15 +81,19 @@ type ruleParser struct {
 	target target
 }
 
-// parse turns the rule's text into expressions. Whatever is wrong, the rule
-// keeps what was understood, plus a match that can't be decided.
-func (p *ruleParser) parse() {
+// words splits the rule's text into arguments.
+func (p *ruleParser) words() {
 	args, fault := lex(p.rule.Text, p.args)
 	p.args = args
 	if fault != nil {
 		p.fail(fault.col, fault.message)
 	}
 	p.at = 2 // after -A CHAIN
+}
+
+// parse turns the rule's arguments into expressions. Whatever is wrong, the
+// rule keeps what was understood, plus a match that can't be decided.
+func (p *ruleParser) parse() {
 	for p.at < len(p.args) {
 		p.argument()
 	}

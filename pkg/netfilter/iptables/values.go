@@ -112,12 +112,29 @@ func (p *ruleParser) protocol(o *option) {
 	}
 }
 
-// services are the port names that older versions of iptables-save, or people,
+// services are the well-known port names (IANA's, as /etc/services has them)
+// that iptables -L without -n, older versions of iptables-save, or people,
 // write in place of numbers.
 var services = map[string]uint16{
-	"ftp": 21, "ssh": 22, "telnet": 23, "smtp": 25, "domain": 53, "bootps": 67, "bootpc": 68,
-	"tftp": 69, "http": 80, "ntp": 123, "snmp": 161, "bgp": 179, "https": 443, "mdns": 5353, "vxlan": 4789,
-	"mysql": 3306, "postgresql": 5432, "http-alt": 8080,
+	"tcpmux": 1, "echo": 7, "discard": 9, "systat": 11, "daytime": 13, "netstat": 15, "qotd": 17, "chargen": 19, "ftp-data": 20, "ftp": 21,
+	"fsp": 21, "ssh": 22, "telnet": 23, "smtp": 25, "time": 37, "whois": 43, "nicname": 43, "tacacs": 49, "domain": 53, "bootps": 67, "bootpc": 68,
+	"tftp": 69, "gopher": 70, "finger": 79, "http": 80, "www": 80, "www-http": 80, "kerberos": 88, "kerberos5": 88, "krb5": 88, "iso-tsap": 102, "acr-nema": 104,
+	"pop2": 109, "pop3": 110, "sunrpc": 111, "portmapper": 111, "rpcbind": 111, "auth": 113, "nntp": 119, "ntp": 123, "epmap": 135, "loc-srv": 135,
+	"netbios-ns": 137, "netbios-dgm": 138, "netbios-ssn": 139, "imap2": 143, "imap": 143, "snmp": 161, "snmp-trap": 162, "snmptrap": 162, "cmip-man": 163,
+	"cmip-agent": 164, "xdmcp": 177, "bgp": 179, "smux": 199, "qmtp": 209, "z3950": 210, "ipx": 213, "ptp-event": 319, "ptp-general": 320,
+	"pawserv": 345, "zserv": 346, "rpc2portmap": 369, "codaauth2": 370, "clearcase": 371, "ldap": 389, "svrloc": 427, "https": 443, "snpp": 444,
+	"microsoft-ds": 445, "kpasswd": 464, "submissions": 465, "urd": 465, "saft": 487, "isakmp": 500, "rtsp": 554, "nqs": 607, "asf-rmcp": 623,
+	"qmqp": 628, "ipp": 631, "ldaps": 636, "ldp": 646, "exec": 512, "login": 513, "shell": 514, "printer": 515, "syslog": 514, "biff": 512, "who": 513,
+	"talk": 517, "ntalk": 518, "route": 520, "router": 520, "gdomap": 538, "uucp": 540, "klogin": 543, "kshell": 544, "dhcpv6-client": 546, "dhcpv6-server": 547,
+	"afpovertcp": 548, "nntps": 563, "submission": 587, "domain-s": 853, "rsync": 873, "ftps-data": 989, "ftps": 990, "telnets": 992, "imaps": 993, "pop3s": 995,
+	"socks": 1080, "proofd": 1093, "rootd": 1094, "openvpn": 1194, "rmiregistry": 1099, "lotusnote": 1352, "ms-sql-s": 1433, "ms-sql-m": 1434, "ingreslock": 1524,
+	"datametrics": 1645, "kermit": 1649, "groupwise": 1677, "l2f": 1701, "l2tp": 1701, "radius": 1812, "radius-acct": 1813, "cisco-sccp": 2000, "nfs": 2049,
+	"gnunet": 2086, "rtcm-sc104": 2101, "gsigatekeeper": 2119, "gris": 2135, "etcd-client": 2379, "etcd-server": 2380, "cvspserver": 2401, "venus": 2430, "mon": 2583, "zebra": 2600,
+	"iscsi-target": 3260, "mysql": 3306, "ms-wbt-server": 3389, "nut": 3493, "distcc": 3632, "daap": 3689, "svn": 3690, "epmd": 4369, "f5-globalsite": 2792,
+	"ipsec-nat-t": 4500, "vxlan": 4789, "iax": 4569, "mtn": 4691, "radmin-port": 4899, "sip": 5060, "sip-tls": 5061, "xmpp-client": 5222, "xmpp-server": 5269,
+	"cfengine": 5308, "mdns": 5353, "postgresql": 5432, "amqps": 5671, "amqp": 5672, "freeciv": 5556, "x11": 6000, "gnutella-svc": 6346, "redis": 6379,
+	"ircd": 6667, "ircs-u": 6697, "bbs": 7000, "puppet": 8140, "http-alt": 8080, "webcache": 8080, "tproxy": 8081, "omniorb": 8088, "bacula-dir": 9101, "bacula-fd": 9102, "bacula-sd": 9103,
+	"git": 9418, "zabbix-agent": 10050, "zabbix-trapper": 10051, "amanda": 10080, "memcached": 11211, "mongodb": 27017,
 }
 
 func parsePort(s string) (uint16, error) {
