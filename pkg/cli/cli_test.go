@@ -179,20 +179,12 @@ func TestColorPrecedence(t *testing.T) {
 	}
 }
 
-func TestEditDistance(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"objects", "objetcs", 1}, {"explain", "explian", 1},
-		{"kitten", "sitting", 3}, {"VIP310", "VIP31O", 1}, {"ca", "abc", 3},
-	} {
-		if got := editDistance(tc.a, tc.b); got != tc.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
+func TestNearest(t *testing.T) {
+	words := []string{"explain", "demo"}
+	for word, want := range map[string]string{"explian": "explain", "EXPLAIN": "explain", "dmeo": "demo", "zzzzzz": ""} {
+		if got := nearest(word, words); got != want {
+			t.Errorf("nearest to %q is %q, want %q", word, got, want)
 		}
-	}
-	if got := nearest("zzzzzz", []string{"explain", "demo"}); got != "" {
-		t.Errorf("zzzzzz is near %q", got)
 	}
 }
 

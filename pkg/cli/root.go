@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 // laterCommands are in the interface and not in this version. They are told
@@ -83,7 +85,7 @@ func mistyped(root *cobra.Command, targets []string) string {
 		return ""
 	}
 	near := nearest(targets[0], commandNames(root))
-	if near == "" || editDistance(near, targets[0]) > 2 {
+	if near == "" || spelling.Distance(near, targets[0]) > 2 {
 		return ""
 	}
 	return near

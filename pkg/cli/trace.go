@@ -16,6 +16,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/node"
 	"github.com/vipwalk/vipwalk/pkg/report"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
+	"github.com/vipwalk/vipwalk/pkg/walk"
 )
 
 // traceFlags are the packet, the state it is walked through, and the output.
@@ -94,7 +95,7 @@ func (a *app) trace(ctx context.Context, f *traceFlags) error {
 	}
 	undecided := false
 	for _, o := range netfilter.Walk(rules, h, packet) {
-		t.Outcomes = append(t.Outcomes, reportOutcome(o))
+		t.Outcomes = append(t.Outcomes, walk.ReportOutcome(o))
 		undecided = undecided || o.Verdict == netfilter.Undecided
 	}
 	if undecided && !h.AddressesRead() {
@@ -185,28 +186,6 @@ func hostOf(state *snapshot.NodeState) *host.Host {
 		h.ParseSysctl(t.Content)
 	}
 	return h
-}
-
-// reportOutcome is an outcome as reports have it.
-func reportOutcome(o netfilter.Outcome) diagnosis.Outcome {
-	out := diagnosis.Outcome{
-		Verdict: string(o.Verdict), Probability: o.Probability,
-		Masquerade: o.Masquerade == netfilter.True, Rules: []diagnosis.Rule{},
-	}
-	if o.To.IsValid() {
-		out.To = o.To.String()
-	}
-	for _, s := range o.Steps {
-		out.Rules = append(out.Rules, reportRule(s))
-	}
-	for _, u := range o.Unknowns {
-		out.Unknowns = append(out.Unknowns, diagnosis.UnknownRule{Rule: reportRule(u.Step), Why: u.Why})
-	}
-	return out
-}
-
-func reportRule(s netfilter.Step) diagnosis.Rule {
-	return diagnosis.Rule{Source: s.Source, Table: s.Table, Chain: s.Chain, Line: s.Line, Text: s.Text}
 }
 
 // note says on stderr that part of an input was not understood. The walk goes

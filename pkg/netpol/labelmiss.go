@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 const metadataName = corev1.LabelMetadataName
@@ -59,7 +61,7 @@ func missLabel(r *requirement, set labels.Set, kinds labelKinds) Miss {
 func nearestValue(wanted []string, got string) (distance int, near bool) {
 	distance = maxDistance
 	for _, w := range wanted {
-		d := editDistance(w, got)
+		d := spelling.Distance(w, got)
 		near = near || closeWords(w, got, d)
 		distance = min(distance, d)
 	}
@@ -76,7 +78,7 @@ func nearestKey(r *requirement, set labels.Set) (key string, distance int, ok bo
 		var d int
 		exists := r.Operator() == selection.Exists
 		valued := exists || slices.Contains(r.ValuesUnsorted(), set[k])
-		edit := editDistance(k, r.Key())
+		edit := spelling.Distance(k, r.Key())
 		switch {
 		case valued && relatedKeys(k, r.Key()):
 			d = 0

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 // TestNearMisses denies web -> db 5432/TCP by one rule each.
@@ -215,8 +217,8 @@ func TestEditDistance(t *testing.T) {
 		{"käse", "kase", 1, true},
 		{strings.Repeat("x", 400), "x", maxDistance, false},
 	} {
-		got := editDistance(tt.a, tt.b)
-		if got != tt.distance || editDistance(tt.b, tt.a) != got {
+		got := spelling.Distance(tt.a, tt.b)
+		if got != tt.distance || spelling.Distance(tt.b, tt.a) != got {
 			t.Errorf("%q, %q: %d, want %d", tt.a, tt.b, got, tt.distance)
 		}
 		if near := closeWords(tt.a, tt.b, got); near != tt.near {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 // missPorts adds how the rule's ports fail; nothing where they don't.
@@ -69,7 +71,7 @@ func (q *query) missPortName(m *Miss, p *portItem) {
 			m.Kind, m.Distance = MissPortNameElsewhere, 0
 		}
 		// A name that the flow's own port almost has is a slip of the pen.
-		if d := editDistance(np.name, p.name); np.number == q.port && np.protocol == q.protocol {
+		if d := spelling.Distance(np.name, p.name); np.number == q.port && np.protocol == q.protocol {
 			m.Near = m.Near || closeWords(np.name, p.name, d)
 			m.Distance = min(m.Distance, d)
 		}

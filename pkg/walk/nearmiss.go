@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 // nearMiss is a set of labels that a selector nearly matches, and the selector
@@ -191,7 +193,7 @@ func textCost(a, b string) (int, bool) {
 	if da, db := dropDigits(fa), dropDigits(fb); da == db && da != fa && db != fb {
 		return 0, false
 	}
-	if d := editDistance(fa, fb); d <= allowedEdits(min(len(fa), len(fb))) {
+	if d := spelling.Distance(fa, fb); d <= allowedEdits(min(len(fa), len(fb))) {
 		return costEdit * d, true
 	}
 	short, long := a, b
@@ -236,7 +238,7 @@ func dropDigits(s string) string {
 
 // howNear words the distance of two values.
 func howNear(a, b string) string {
-	switch d := editDistance(a, b); {
+	switch d := spelling.Distance(a, b); {
 	case strings.EqualFold(a, b):
 		return " (upper and lower case differ)"
 	case foldWord(a) == foldWord(b):
@@ -247,31 +249,6 @@ func howNear(a, b string) string {
 		return fmt.Sprintf(" (%d letters differ)", d)
 	}
 	return ""
-}
-
-// editDistance counts the insertions, deletions, replacements and swaps of
-// neighbours between two words (optimal string alignment), by byte: label
-// values are ASCII.
-func editDistance(a, b string) int {
-	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, cur = prev, cur, prev2
-	}
-	return prev[len(b)]
 }
 
 // nearest returns the words nearest to one, the nearest first, up to three.

@@ -6,35 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestEditDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"orders", "order", 1}, {"ordesr", "orders", 1}, {"kitten", "sitting", 3}, {"web", "api", 3},
-	} {
-		if got := editDistance(tt.a, tt.b); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-		if got := editDistance(tt.b, tt.a); got != tt.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", tt.b, tt.a, got, tt.want)
-		}
-	}
-}
-
-func FuzzEditDistance(f *testing.F) {
-	f.Add("orders", "order")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if len(a) > 300 || len(b) > 300 {
-			return
-		}
-		d := editDistance(a, b)
-		if d != editDistance(b, a) || (d == 0) != (a == b) || d > max(len(a), len(b)) {
-			t.Errorf("editDistance(%q, %q) = %d", a, b, d)
-		}
-	})
-}
-
 func TestCompareLabels(t *testing.T) {
 	type m = map[string]string
 	for _, tt := range []struct {

@@ -23,15 +23,21 @@ func (p *Pass) path(pr *probe) diagnosis.Path {
 }
 
 func (p *Pass) outcome(o netfilter.Outcome) diagnosis.Outcome {
+	d := ReportOutcome(o)
+	if o.To.IsValid() && o.Rewritten {
+		d.Endpoint = p.endpointName(o.To.Addr())
+	}
+	return d
+}
+
+// ReportOutcome is an outcome of a packet's walk as reports have it.
+func ReportOutcome(o netfilter.Outcome) diagnosis.Outcome {
 	d := diagnosis.Outcome{
 		Verdict: string(o.Verdict), Probability: o.Probability,
 		Masquerade: o.Masquerade == netfilter.True, Rules: []diagnosis.Rule{},
 	}
 	if o.To.IsValid() {
 		d.To = o.To.String()
-		if o.Rewritten {
-			d.Endpoint = p.endpointName(o.To.Addr())
-		}
 	}
 	for _, s := range o.Steps {
 		d.Rules = append(d.Rules, reportRule(s))

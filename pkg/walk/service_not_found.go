@@ -11,6 +11,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
+	"github.com/vipwalk/vipwalk/pkg/spelling"
 )
 
 // serviceNotFound runs where a target led to no Service. That is a finding only
@@ -209,7 +210,7 @@ func (p *Pass) nearNodePorts(f *Finding) {
 	for i := range p.snap.Objects.Services {
 		svc := &p.snap.Objects.Services[i]
 		for _, sp := range svc.Spec.Ports {
-			if sp.NodePort == 0 || editDistance(asked, fmt.Sprint(sp.NodePort)) > 1 {
+			if sp.NodePort == 0 || spelling.Distance(asked, fmt.Sprint(sp.NodePort)) > 1 {
 				continue
 			}
 			if sp.NodePort == p.Target.Port {
