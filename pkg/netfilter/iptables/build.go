@@ -169,7 +169,7 @@ func (x *indexer) parseAll() {
 		for i := range t.bodies {
 			b := &t.bodies[i]
 			for j := range b.Len() {
-				if r, p := x.parseRule(t, b.chain.name, b.place(j)); r.Problem != "" {
+				if r, p := x.parseRule(t, b.chain.name, b.place(j)); r.Problem != "" && p.Kind != "" {
 					x.problems = append(x.problems, p)
 				}
 			}

@@ -59,15 +59,19 @@ func startsWithin(s string) bool {
 // unescape takes in the lines that stand escaped in one. What is outside of
 // the quotes around them is not theirs.
 func (x *indexer) unescape(s string, at, line int) {
-	col := x.column(at)
-	from, quoted := 0, false
-	for from <= len(s) {
+	x.segments(s, line, x.column(at), true)
+}
+
+// segments takes in each quoted part of s that holds escaped lines. plain says
+// that the columns of s are those of the line.
+func (x *indexer) segments(s string, line, col int, plain bool) {
+	for from := 0; from <= len(s); {
 		to := closingQuote(s, from)
 		if seg := s[from:to]; strings.Contains(seg, `\n`) {
-			open := from == 0 && !quoted // it may go on with the line before
-			x.segment(seg, line, col+from, open, to == len(s))
+			// Without a quote it may go on with the line before, or break off.
+			x.segment(seg, line, col+from, from == 0, to == len(s), plain)
 		}
-		from, quoted = to+1, true
+		from = to + 1
 	}
 }
 
@@ -86,13 +90,14 @@ func closingQuote(s string, from int) int {
 
 // segment takes in one escaped text. goesOn says that it may begin in the
 // middle of a line of iptables, breaksOff that it may end in one.
-func (x *indexer) segment(seg string, line, col int, goesOn, breaksOff bool) {
+func (x *indexer) segment(seg string, line, col int, goesOn, breaksOff, plain bool) {
 	raw, text := seg, unescaped(seg)
-	for range 3 { // a JSON string in a JSON string
-		if !escaped(text) {
-			break
-		}
-		raw, text = "", unescaped(text)
+	if escaped(text) { // a JSON string in a JSON string
+		x.segments(text, line, col, false)
+		return
+	}
+	if !plain {
+		raw = ""
 	}
 	first, _, whole := strings.Cut(text, "\n")
 	if torn := x.paste.torn; torn != "" {

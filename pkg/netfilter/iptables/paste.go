@@ -215,9 +215,11 @@ var (
 	// around is what may stand before a line of iptables' own: quote marks,
 	// diff marks, line numbers, the name and line that grep prints, a log's
 	// prefix up to and with a time.
-	around  = regexp.MustCompile(`^([>|+*\s]|\d+[:.|)\]-]?\s*)*$`)
-	grepped = regexp.MustCompile(`^([^\s:]+?)[:-](\d+[:-])?$`)
-	logged  = regexp.MustCompile(`\d\d:\d\d(:\d\d)?|^[IWEF]\d{4} `)
+	around = regexp.MustCompile(`^([>|+*\s]|\d+[:.|)\]-]?\s*)*$`)
+	// listItem is what may stand before a string of a JSON or YAML list.
+	listItem = regexp.MustCompile(`^([-\[{,\s]|"[^"]*"\s*:)*$`)
+	grepped  = regexp.MustCompile(`^([^\s:]+?)[:-](\d+[:-])?$`)
+	logged   = regexp.MustCompile(`\d\d:\d\d(:\d\d)?|^[IWEF]\d{4} `)
 )
 
 func isNameByte(c byte) bool {
@@ -231,6 +233,11 @@ func (x *indexer) peel(s string, at, line int) bool {
 		return false
 	}
 	before := s[:i]
+	if open, ok := strings.CutSuffix(before, `"`); ok && listItem.MatchString(open) {
+		raw := s[i:closingQuote(s, i)]
+		x.lines(unescaped(raw), line, x.column(at+i), raw)
+		return true
+	}
 	if strings.Contains(before, "iptables") && !logged.MatchString(before) && !grepped.MatchString(before) {
 		return false // a command, not its output
 	}
