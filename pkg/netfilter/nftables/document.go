@@ -126,7 +126,10 @@ func (t *tableIndex) group() {
 }
 
 // line is the number of the line that an offset is on, from 1.
-func (d *document) line(at int) int {
+func (d *document) line(at int) int { return d.newlines(at) + 1 }
+
+// newlines counts the newlines ahead of an offset.
+func (d *document) newlines(at int) int {
 	d.linesOnce.Do(func() {
 		for i := 0; ; i++ {
 			n := strings.IndexByte(d.text[i:], '\n')
@@ -137,26 +140,34 @@ func (d *document) line(at int) int {
 			d.lines = append(d.lines, uint32(i))
 		}
 	})
-	return sort.Search(len(d.lines), func(i int) bool { return int(d.lines[i]) >= at }) + 1
+	return sort.Search(len(d.lines), func(i int) bool { return int(d.lines[i]) >= at })
 }
 
 // column is the column of an offset, from 1.
-func (d *document) column(at int) int { return at - strings.LastIndexByte(d.text[:at], '\n') }
+func (d *document) column(at int) int {
+	if n := d.newlines(at); n > 0 {
+		return at - int(d.lines[n-1])
+	}
+	return at + 1
+}
 
 // excerpt is what stands at an offset, up to the end of its line.
 func (d *document) excerpt(at int) string {
-	s := d.text[at:]
+	const most = 200
+	s := d.text[at:min(at+most, len(d.text))]
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
 		s = s[:i]
-	}
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "..."
 	}
 	return strings.TrimRight(s, " \t\r")
 }
 
+// mostProblems bounds what is said of a text that is none of nft's.
+const mostProblems = 1000
+
 func (d *document) problem(kind ProblemKind, at int, format string, args ...any) {
+	if len(d.problems) >= mostProblems {
+		return
+	}
 	d.problems = append(d.problems, Problem{kind, d.line(at), d.column(at), d.excerpt(at), fmt.Sprintf(format, args...)})
 }
 
@@ -277,7 +288,7 @@ func (d *document) parseAll() {
 		for i := range t.bodies {
 			b := &t.bodies[i]
 			for j := range b.Len() {
-				if r, p := t.parseRule(int(t.rules[int(b.chain.from)+j].at)); r.Problem != "" {
+				if r, p := t.parseRule(int(t.rules[int(b.chain.from)+j].at)); r.Problem != "" && len(d.problems) < mostProblems {
 					d.problems = append(d.problems, p)
 				}
 			}

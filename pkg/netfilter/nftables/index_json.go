@@ -25,10 +25,14 @@ func (d *document) indexJSON() error {
 		}
 		r.blanks()
 		at = r.at
-		if at >= len(d.text) || d.text[at] != '{' || !d.object(&r) {
+		if at < len(d.text) && d.text[at] == '{' && d.object(&r) {
+			continue
+		}
+		if r.at = skip(d.text, at); r.at < at || at == len(d.text) || r.at == at {
 			d.jsonBreaksOff(at)
 			break
 		}
+		d.problem(UnknownLine, at, "this is no object of nft's")
 	}
 	if len(d.tables) == 0 && array {
 		return ErrJSON

@@ -21,11 +21,14 @@ const (
 // textIndexer goes through the lines of nft's text form.
 type textIndexer struct {
 	*document
-	in     block
-	table  *tableIndex
-	chain  int32
-	set    *set
-	next   int // offset to go on at: the next line, or what follows on this one
+	in    block
+	table *tableIndex
+	chain int32
+	set   *set
+	depth int // of braces inside an object
+	next  int // offset to go on at: the next line, or what follows on this one
+	// inside: the part that is being read does not begin its line.
+	inside bool
 	warned map[string]bool
 }
 
@@ -34,7 +37,8 @@ func (d *document) indexText() error {
 	x := &textIndexer{document: d, warned: map[string]bool{}}
 	end := -1 // of the present line
 	for at := 0; at < len(d.text); at = x.next {
-		if at > end {
+		x.inside = at <= end
+		if !x.inside {
 			end = d.lineEnd(at)
 		}
 		x.next = end + 1
@@ -75,35 +79,61 @@ func (x *textIndexer) line(from, to int) {
 	}
 	switch {
 	case from == to:
+		return
 	case x.text[from] == '#':
 		x.comment(x.text[from:to])
+		return
 	case x.text[from] == '}':
 		x.close()
 		x.next = from + 1
-	default:
-		switch x.in {
-		case outside:
-			x.outside(from, to)
-		case inTable:
-			x.inTable(from, to)
-		case inChain:
-			x.inChain(from, to)
-		case inSet:
-			x.inSet(from, to)
-		case inObject:
-			x.inObject(from, to)
+		return
+	case x.in == inChain:
+		x.inChain(from, to)
+		return
+	}
+	part := x.partEnd(from, to)
+	if x.next = part; part < to && x.text[part] == '#' {
+		x.next = to
+	}
+	switch x.in {
+	case outside:
+		x.outside(from, part)
+	case inTable:
+		x.inTable(from, part)
+	case inSet:
+		x.inSet(from, part)
+	case inObject:
+		if x.opens(part) {
+			x.depth++
 		}
+	}
+	if x.next == part && part < to && x.text[part] == '{' {
+		x.next++ // a brace where none belongs
 	}
 }
 
-// inObject passes over what stands in braces.
-func (x *textIndexer) inObject(from, to int) {
-	if i := strings.IndexAny(x.text[from:to], "{}"); i >= 0 && x.text[from+i] == '}' {
-		x.next = from + i
+// partEnd is the end of a part of a line: a brace, a semicolon, a comment.
+func (x *textIndexer) partEnd(from, to int) int {
+	for i := from; i < to; i++ {
+		switch x.text[i] {
+		case '{', '}', ';', '#':
+			return i
+		case '"':
+			n := strings.IndexByte(x.text[i+1:to], '"')
+			if n < 0 {
+				return to
+			}
+			i += n + 1
+		}
 	}
+	return to
 }
 
 func (x *textIndexer) close() {
+	if x.in == inObject && x.depth > 0 {
+		x.depth--
+		return
+	}
 	switch x.in {
 	case inChain, inSet, inObject:
 		x.in = inTable
@@ -126,24 +156,19 @@ func (x *textIndexer) comment(s string) {
 	}
 }
 
-// open reads the words ahead of a brace.
-func (x *textIndexer) open(from, to int) (words string, ok bool) {
-	s := x.text[from:to]
-	brace := strings.IndexByte(s, '{')
-	if brace < 0 {
-		return "", false
+// opens says whether a part of a line ends at an opening brace, and goes on
+// behind it.
+func (x *textIndexer) opens(part int) bool {
+	if part >= len(x.text) || x.text[part] != '{' {
+		return false
 	}
-	return strings.TrimSpace(s[:brace]), true
-}
-
-// behind goes on behind the first brace of the line.
-func (x *textIndexer) behind(from, to int) {
-	x.next = from + strings.IndexByte(x.text[from:to], '{') + 1
+	x.next = part + 1
+	return true
 }
 
 func (x *textIndexer) outside(from, to int) {
-	words, ok := x.open(from, to)
-	f := strings.Fields(words)
+	ok := x.opens(to)
+	f := strings.Fields(x.text[from:to])
 	switch {
 	case ok && len(f) == 3 && f[0] == "table":
 		x.table = x.document.table(f[1], f[2], from)
@@ -157,17 +182,17 @@ func (x *textIndexer) outside(from, to int) {
 		return
 	default:
 		x.problem(UnknownLine, from, "this is no line of nft list ruleset")
+		x.next = x.lineEnd(from) + 1
 		return
 	}
 	x.table.compat = x.table.compat || x.warned[x.table.family+" "+x.table.name]
 	x.in = inTable
-	x.behind(from, to)
 }
 
 func (x *textIndexer) inTable(from, to int) {
-	words, ok := x.open(from, to)
-	if !ok {
-		s := x.text[from:to]
+	words := strings.TrimSpace(x.text[from:to])
+	if !x.opens(to) {
+		s := words
 		switch {
 		case strings.HasPrefix(s, "comment "):
 		case strings.HasPrefix(s, "flags "):
@@ -196,22 +221,22 @@ func (x *textIndexer) inTable(from, to int) {
 		if what == "flowtable" {
 			x.problem(Flowtable, from, "packets of connections that flowtable %s has taken over bypass the rules", name)
 		}
-		x.in = inObject
+		x.in, x.depth = inObject, 0
 	}
-	x.behind(from, to)
 }
 
 func (x *textIndexer) inChain(from, to int) {
 	s := x.text[from:to]
 	switch {
-	case strings.HasPrefix(s, "type ") && strings.Contains(s, " hook "):
+	case strings.HasPrefix(s, "type ") && hookWord(s):
 		x.header(from, to)
 		return
 	case strings.HasPrefix(s, `comment "`):
+		x.next = x.ruleEnd(from)
 		return
 	}
 	x.table.rule(x.chain, from)
-	if wholeLine(s) {
+	if !x.inside && wholeLine(s) {
 		return
 	}
 	if end := x.ruleEnd(from); end >= len(x.text) || x.text[end] == '#' {
@@ -220,6 +245,9 @@ func (x *textIndexer) inChain(from, to int) {
 		x.next = end
 	}
 }
+
+// hookWord says whether "hook" comes soon, as in the head of a base chain.
+func hookWord(s string) bool { return strings.Contains(s[:min(len(s), 64)], " hook ") }
 
 // wholeLine says whether a rule certainly ends with its line, as all do that
 // nft prints.
@@ -230,11 +258,13 @@ func wholeLine(s string) bool {
 // ruleEnd is the offset behind a rule: the end of its line, or the line on
 // which the last brace is closed; a semicolon, or the chain's own brace.
 func (d *document) ruleEnd(at int) int {
-	depth := 0
+	depth, end := 0, -1 // end of the line that i is on
 	for i := at; i < len(d.text); i++ {
 		switch d.text[i] {
 		case '"':
-			end := d.lineEnd(i)
+			if i > end {
+				end = d.lineEnd(i)
+			}
 			n := strings.IndexByte(d.text[i+1:end], '"')
 			if n < 0 {
 				return end
@@ -259,9 +289,24 @@ func (d *document) ruleEnd(at int) int {
 // header reads "type TYPE hook HOOK [device DEV] priority PRIO; policy POLICY;".
 func (x *textIndexer) header(from, to int) {
 	var h baseChain
-	if i := strings.IndexByte(x.text[from:to], '}'); i >= 0 {
-		to = from + i
-		x.next = to
+	// The policy stands behind the first semicolon; a chain on one line goes on.
+	const longest = 512
+	if to > from+longest {
+		to = from + longest
+	}
+	if i := strings.IndexByte(x.text[from:to], ';'); i >= 0 {
+		end := from + i + 1
+		rest := strings.TrimLeft(x.text[end:to], " \t")
+		if strings.HasPrefix(rest, "policy ") {
+			if j := strings.IndexAny(rest, ";}"); j >= 0 {
+				end = to - len(rest) + j
+			} else {
+				end = to
+			}
+		}
+		to, x.next = end, end
+	} else if i := strings.IndexByte(x.text[from:to], '}'); i >= 0 {
+		to, x.next = from+i, from+i
 	}
 	tokens, _ := lex(x.text[from:to], nil)
 	for i := 0; i+1 < len(tokens); i++ {
@@ -352,39 +397,36 @@ func (x *textIndexer) inSet(from, to int) {
 	case "type", "typeof":
 		x.set.declare(strings.TrimRight(rest, "; \t}"), word == "typeof")
 	case "elements":
-		brace := strings.IndexByte(s, '{')
-		if brace < 0 {
+		if !x.opens(to) {
 			x.set.lack = "its elements are not in the input"
 			return
 		}
-		x.elements(from+brace+1, to)
+		x.elements(to + 1)
 	case "flags":
 		x.set.dynamic = strings.Contains(rest, "dynamic")
 	}
 }
 
-// elements skips a set's elements: nft ends every line of them but the last
-// with a comma.
-func (x *textIndexer) elements(from, to int) {
+// elements skips a set's elements, up to their closing brace.
+func (x *textIndexer) elements(from int) {
 	x.set.at, x.set.elems = uint32(from), uint32(from)
-	for {
-		line := strings.TrimRight(x.text[from:to], " \t\r")
-		if line != "" && line[len(line)-1] != ',' && line[len(line)-1] != '{' {
-			x.set.elemsEnd = uint32(from + len(line))
-			if strings.HasSuffix(line, "}") {
-				x.set.elemsEnd--
-			} else {
-				x.set.lack = "its elements break off"
-			}
-			return
-		}
-		if to >= len(x.text) {
+	for at, depth, quoted := from, 1, false; ; {
+		n := strings.IndexByte(x.text[at:], '}')
+		if n < 0 {
 			x.set.elemsEnd, x.set.lack = uint32(len(x.text)), "the input breaks off in its elements"
-			x.next = to
+			x.next = len(x.text)
 			return
 		}
-		from = to + 1
-		to = x.lineEnd(from)
-		x.next = min(to+1, len(x.text))
+		passed := x.text[at : at+n]
+		if strings.Count(passed, `"`)%2 == 1 {
+			quoted = !quoted
+		}
+		if at += n + 1; quoted {
+			continue
+		}
+		if depth += strings.Count(passed, "{") - 1; depth <= 0 {
+			x.set.elemsEnd, x.next = uint32(at-1), at
+			return
+		}
 	}
 }

@@ -60,8 +60,9 @@ func (t *tableIndex) ruleText(at int) (text, problem string) {
 	if d.json {
 		return t.printRule(at)
 	}
+	const long = 64 << 10 // a line of many rules is not looked through for each
 	end := d.lineEnd(at)
-	if !wholeLine(d.text[at:end]) {
+	if end-at > long || !wholeLine(d.text[at:end]) {
 		end = d.ruleEnd(at)
 	}
 	text = strings.TrimRight(d.text[at:end], " \t\r\n;")
