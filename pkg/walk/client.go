@@ -51,7 +51,11 @@ func ParseClient(text, namespace string) (Client, error) {
 	case "external":
 		return Client{Kind: FromExternal}, nil
 	}
-	if a, err := netip.ParseAddr(s); err == nil {
+	bad := fmt.Errorf("--from %q: give pod/NAME, NAMESPACE/POD, node/NAME, an IP address, or external", text)
+	if a, ok := parseAddress(s); ok {
+		if a.Zone() != "" {
+			return Client{}, bad
+		}
 		return Client{Kind: FromAddress, Addr: a.Unmap()}, nil
 	}
 	kind, name, ok := strings.Cut(strings.Replace(s, " ", "/", 1), "/")
@@ -68,8 +72,8 @@ func ParseClient(text, namespace string) (Client, error) {
 	default:
 		c.Namespace = kind
 	}
-	if !validName(c.Name) || (c.Kind == OnePod && !validName(c.Namespace)) {
-		return Client{}, fmt.Errorf("--from %q: give pod/NAME, NAMESPACE/POD, node/NAME, an IP address, or external", text)
+	if !validName(c.Name) || (c.Kind == OnePod && !validLabel(c.Namespace)) {
+		return Client{}, bad
 	}
 	return c, nil
 }

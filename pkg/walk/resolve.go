@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -56,17 +57,17 @@ func (w *world) owners(t Target) []question {
 		if svc := w.servicesByName[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}]; svc != nil {
 			return []question{{svc, t}}
 		}
-		// "worker-1:30021" reads like a Service with a port.
-		if t.Port != 0 && w.nodeByName[t.Name] != nil {
-			return w.owners(Target{Text: t.Text, NodePort: true, Node: t.Name, Port: t.Port, Protocol: t.Protocol})
+		// "worker-1:30021" reads like a Service with a port, and so does
+		// "worker-1.internal:30021".
+		for _, node := range []string{t.Name, t.Name + "." + t.Namespace} {
+			if t.Port != 0 && w.nodeByName[node] != nil {
+				return w.owners(Target{Text: t.Text, NodePort: true, Node: node, Port: t.Port, Protocol: t.Protocol})
+			}
 		}
 		return nil
 	}
 	if t.Addr.IsValid() && t.Port != 0 {
-		// A node's address with a node port.
-		if n := w.nodeByAddress[t.Addr]; n != nil {
-			t.Node = n.Name
-		}
+		t.Node = w.nodeOf(t.Addr) // a node's address with a node port
 	}
 	var out []question
 	for i := range w.snap.Objects.Services {
@@ -76,6 +77,20 @@ func (w *world) owners(t Target) []question {
 		}
 	}
 	return out
+}
+
+// nodeOf names the node that has the address: by the Node objects, or by what a
+// node itself says. "" where none has it.
+func (w *world) nodeOf(a netip.Addr) string {
+	if n := w.nodeByAddress[a]; n != nil {
+		return n.Name
+	}
+	for _, v := range w.nodeViews() {
+		if v.name != "" && v.host.Interface(a) != "" {
+			return v.name
+		}
+	}
+	return ""
 }
 
 // owns says whether the address is one of the Service's. A port that the

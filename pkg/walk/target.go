@@ -25,7 +25,7 @@ type Target struct {
 	// name or empty for any, and Port the node port.
 	NodePort bool
 	Node     string
-	// Port is the port asked about, 0 for all. PortName likewise, "" for all.
+	// Port is the port asked about, 0 for all.
 	Port int32
 	// Protocol is "" for any.
 	Protocol corev1.Protocol
@@ -36,33 +36,23 @@ func (t Target) IsAddress() bool { return t.Addr.IsValid() || t.NodePort }
 
 // ParseTarget reads a TARGET argument; namespace is the one in force (-n or
 // the context's). The forms are listed in the interface: orders, svc/orders,
-// production/orders, orders.production[.svc[.cluster.local]][:PORT],
-// 10.96.120.45[:PORT[/udp]], [fd00::1]:53/udp, :30021, NODE:30021, a URL.
+// production/orders, orders.production[.svc[.cluster.local]][:PORT] (a pod of a
+// headless Service stands for it), 10.96.120.45[:PORT[/udp]], [fd00::1]:53/udp, :30021, NODE:30021, a URL.
 func ParseTarget(text, namespace string) (Target, error) {
-	t := Target{Text: text}
+	t := Target{Text: withoutUserinfo(text)}
 	bad := func(why string) (Target, error) {
-		return Target{}, fmt.Errorf("target %q: %s; give a Service name, namespace/name, name.namespace, an address, address:port, :NODEPORT or a URL", text, why)
+		return Target{}, fmt.Errorf("target %q: %s; give a Service name, namespace/name, name.namespace, an address, address:port, :NODEPORT or a URL", t.Text, why)
 	}
-	rest := strings.TrimSpace(text)
+	rest := strings.TrimSpace(t.Text)
 	if rest == "" {
 		return bad("it is empty")
 	}
 	if strings.Contains(rest, "://") {
-		u, err := url.Parse(rest)
-		if err != nil || u.Hostname() == "" {
+		host, ok := urlHost(rest)
+		if !ok {
 			return bad("not a URL with a host")
 		}
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}[strings.ToLower(u.Scheme)]
-		}
-		rest = u.Hostname()
-		if strings.Contains(rest, ":") {
-			rest = "[" + rest + "]"
-		}
-		if port != "" {
-			rest += ":" + port
-		}
+		rest = host
 	}
 	rest, proto, err := cutProtocol(rest)
 	if err != nil {
@@ -71,27 +61,77 @@ func ParseTarget(text, namespace string) (Target, error) {
 	t.Protocol = proto
 
 	// A bare IPv6 address has colons, but no port.
-	if a, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
-		t.Addr = a.Unmap()
-		return t, nil
+	host, ok := parseAddress(rest)
+	if ok {
+		return t.address(host, bad)
 	}
-	host := rest
+	name := rest
 	if i := strings.LastIndexByte(rest, ':'); i >= 0 {
 		port, err := strconv.ParseUint(rest[i+1:], 10, 16)
 		if err != nil || port == 0 {
-			return bad(fmt.Sprintf("%q is not a port", rest[i+1:]))
+			return bad(fmt.Sprintf("%q is not a port (1 to 65535)", rest[i+1:]))
 		}
-		host, t.Port = rest[:i], int32(port)
+		name, t.Port = rest[:i], int32(port)
 	}
-	if host == "" {
+	if name == "" {
 		t.NodePort = true
 		return t, nil
 	}
-	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		t.Addr = a.Unmap()
-		return t, nil
+	if host, ok := parseAddress(name); ok {
+		return t.address(host, bad)
 	}
-	return t.named(host, namespace, bad)
+	return t.named(name, namespace, bad)
+}
+
+// withoutUserinfo takes the user and password out of a URL: what is typed is
+// quoted in reports.
+func withoutUserinfo(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return text
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	return scheme + "://" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+}
+
+// urlHost is a URL's HOST:PORT, with the port that the scheme implies.
+func urlHost(text string) (string, bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return "", false
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}[strings.ToLower(u.Scheme)]
+	}
+	host := strings.ToLower(u.Hostname())
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port != "" {
+		host += ":" + port
+	}
+	return host, true
+}
+
+// parseAddress reads an address, also one in brackets.
+func parseAddress(s string) (netip.Addr, bool) {
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		s = s[1 : len(s)-1]
+	}
+	a, err := netip.ParseAddr(s)
+	return a, err == nil
+}
+
+func (t Target) address(a netip.Addr, bad func(string) (Target, error)) (Target, error) {
+	if a.Zone() != "" {
+		return bad("an address with a zone is one link's, and no Service's")
+	}
+	t.Addr = a.Unmap()
+	return t, nil
 }
 
 // named reads the part that names a Service, or a node before a node port.
@@ -106,24 +146,44 @@ func (t Target) named(host, namespace string, bad func(string) (Target, error)) 
 	case slash:
 		t.Namespace, t.Name = kind, name
 	case strings.Contains(host, "."):
-		parts := strings.Split(strings.TrimSuffix(host, "."), ".")
-		if len(parts) > 2 && parts[2] != "svc" {
-			if t.Port == 0 {
-				return bad("a host name outside the cluster")
-			}
-			// worker-1.example.com:30021
-			t.NodePort, t.Node = true, host
-			return t, nil
-		}
-		t.Name, t.Namespace = parts[0], parts[1]
+		// Names in DNS know no case, and may end in a dot.
+		return t.dotted(strings.TrimSuffix(strings.ToLower(host), "."), namespace, bad)
 	default:
 		t.Namespace, t.Name = namespace, host
 	}
-	if !validName(t.Name) || !validName(t.Namespace) {
-		return bad("not a Kubernetes name")
+	if !validLabel(t.Name) || !validLabel(t.Namespace) {
+		return bad("not a Kubernetes name (a-z, 0-9 and -, at most 63)")
 	}
 	// NODE:30021 looks like a Service with a port; the range of node ports
 	// tells: resolving looks for the Service first (see world.resolve).
+	return t, nil
+}
+
+// dotted reads a name of the cluster's DNS: name.namespace, with .svc and the
+// cluster's domain or without; or else a node's name before a node port.
+func (t Target) dotted(host, namespace string, bad func(string) (Target, error)) (Target, error) {
+	parts := strings.Split(host, ".")
+	switch {
+	case len(parts) == 1:
+		t.Name, t.Namespace = host, namespace
+	case len(parts) == 2 || parts[2] == "svc":
+		t.Name, t.Namespace = parts[0], parts[1]
+	case len(parts) > 3 && parts[3] == "svc":
+		// A pod of a headless Service: web-0.web.shop.svc.
+		t.Name, t.Namespace = parts[1], parts[2]
+	case parts[2] == "pod":
+		return bad("a pod's name in DNS, and no Service's")
+	case t.Port == 0:
+		return bad("a host name outside the cluster")
+	case !validName(host):
+		return bad("not a Kubernetes name")
+	default:
+		t.NodePort, t.Node = true, host // worker-1.example.com:30021
+		return t, nil
+	}
+	if !validLabel(t.Name) || !validLabel(t.Namespace) {
+		return bad("not a Kubernetes name (a-z, 0-9 and -, at most 63)")
+	}
 	return t, nil
 }
 
@@ -135,14 +195,29 @@ func isServiceWord(s string) bool {
 	return false
 }
 
-// validName accepts what the API server accepts as a label-like name; it keeps
-// typing errors and hostile input out of the commands that are printed.
+// validName accepts what the API server accepts as a name of most objects (RFC
+// 1123 subdomain); it keeps typing errors and hostile input out of the commands
+// that are printed.
 func validName(s string) bool {
-	if s == "" || len(s) > 253 {
+	if len(s) > 253 {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if !validLabel(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// validLabel accepts what the API server accepts as the name of a Service or
+// a namespace (RFC 1123 label).
+func validLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
 	}
 	for _, c := range []byte(s) {
-		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.') {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
 			return false
 		}
 	}
