@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"net/netip"
 	"regexp"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -60,7 +62,36 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		}
 		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, of nft -j list ruleset, or of `vipwalk node-state`", tool)
 	}
-	return netfilter.Merge(parts...), nil
+	rules := netfilter.Merge(parts...)
+	sets, err := a.sets(state)
+	if sets == nil || err != nil {
+		return rules, err
+	}
+	return rules.WithSets(sets), nil
+}
+
+// sets parses the contents of the node's sets; nil where none was read.
+func (a *app) sets(state *snapshot.NodeState) (netfilter.Sets, error) {
+	var parts []*ipset.Sets
+	for _, t := range state.All(snapshot.IpsetSave) {
+		if t.Status != snapshot.Done {
+			a.note("%s was not read: %s", t.Kind, t.Why)
+			continue
+		}
+		source := cmp.Or(t.Ref, string(t.Kind))
+		s, problems, err := ipset.Parse(t.Content, source)
+		if err != nil {
+			return nil, usageErrorf("%w", err)
+		}
+		for _, p := range problems {
+			a.note("%s: %s", source, p)
+		}
+		parts = append(parts, s)
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	return ipset.Merge(parts...), nil
 }
 
 // nftRuleset parses what nft listed, of one family. saved: iptables-save shows

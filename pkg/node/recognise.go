@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -36,12 +38,10 @@ var tools = []*tool{
 
 	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
 	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
-	{name: "iptables -L", rules: true, begins: regexp.MustCompile(`^Chain \S+ \((policy \w+|\d+ references)`)},
-	{name: "iptables -S", rules: true, begins: regexp.MustCompile(`^(-P \S+ [A-Z]+|-N \S+|(\[\d+:\d+\] )?-A [^-\s]\S* .*)`)},
 	{name: "ipvsadm -Sn", begins: regexp.MustCompile(`^-[Aa] -[tuf] \S+ `)},
 	{name: "ipvsadm -Ln", begins: regexp.MustCompile(`^(IP Virtual Server version|Prot LocalAddress:Port)`)},
-	{name: "ipset save", begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
-	{name: "ipset list", begins: regexp.MustCompile(`^Name: \S+$`)},
+	{name: "ipset save", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
+	{name: "ipset list", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^Name: \S+$`)},
 	{name: "conntrack -L", begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
 	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
@@ -52,11 +52,19 @@ var nftJSON = regexp.MustCompile(`^\s*\{\s*"nftables"\s*:`)
 
 var toolSave = &tool{name: "iptables-save"}
 
+// toolListing is iptables -S and -L, and whatever people make of those and of
+// iptables-save when they paste them.
+var toolListing = &tool{name: "iptables -S"}
+
+// mostLooked bounds how much of a line is looked at to recognise it.
+const mostLooked = 4096
+
 // section is a run of lines of one tool's output.
 type section struct {
 	*tool
 	from, to int // the lines [from, to), from 0
 	save     dump
+	family   netfilter.Family // that the command line before it names
 	// note says what is wrong with it, if anything is.
 	note string
 }
@@ -153,17 +161,27 @@ func (r *recogniser) line(i int, line string) {
 		return
 	}
 	if t := toolOf(line); t != nil {
+		if f, ok := iptables.CommandFamily(line); ok && t == toolListing && r.cur != nil && r.cur.tool == t && r.cur.family != f {
+			r.cur = nil // the other family's rules come next
+		}
 		r.begin(i, t)
+		if f, ok := iptables.CommandFamily(line); ok {
+			r.cur.family = f
+		}
 		return
 	}
 	r.other(i, line)
 }
 
 func toolOf(line string) *tool {
+	start := line[:min(len(line), mostLooked)]
 	for _, t := range tools {
-		if t.begins.MatchString(line) {
+		if t.begins.MatchString(start) {
 			return t
 		}
+	}
+	if iptables.Prints(line) {
+		return toolListing
 	}
 	return nil
 }

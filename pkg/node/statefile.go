@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -93,6 +95,9 @@ func (f *stateFile) section(s *section, lines []string) {
 	switch {
 	case s.tool == toolSave:
 		f.dump(s, lines)
+	case s.tool == toolListing:
+		s.save.family = s.listedFamily(lines)
+		f.dump(s, lines)
 	case s.kind == snapshot.TableNames && strings.Contains(f.base(), "ip6"):
 		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(lines))})
 	case s.kind != "":
@@ -100,6 +105,22 @@ func (f *stateFile) section(s *section, lines []string) {
 	default:
 		f.unread(s, lines)
 	}
+}
+
+// listedFamily is the family of rules that are not iptables-save's as it prints
+// them.
+func (s *section) listedFamily(lines []string) addressFamily {
+	family := s.family
+	if family == 0 {
+		family = iptables.FamilyOf(s.content(lines))
+	}
+	switch family {
+	case netfilter.IPv4:
+		return familyIPv4
+	case netfilter.IPv6:
+		return familyIPv6
+	}
+	return familyUnknown
 }
 
 func (f *stateFile) dump(s *section, lines []string) {

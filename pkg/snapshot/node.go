@@ -12,6 +12,7 @@ const (
 	IptablesLegacySave  TextKind = "iptables-legacy-save"  // IPv4, known to be the legacy backend beside another
 	Ip6tablesLegacySave TextKind = "ip6tables-legacy-save" // IPv6, the same
 	NftRuleset          TextKind = "nft-ruleset"           // nft list ruleset or list table, as text or as JSON (-j)
+	IpsetSave           TextKind = "ipset-save"            // ipset save, or ipset list
 	IPAddr              TextKind = "ip-addr"               // ip addr
 	IPRoute             TextKind = "ip-route"              // ip route show table all, or ip route
 	Sysctl              TextKind = "sysctl"                // sysctl -a, or the part that matters: name = value
@@ -27,7 +28,7 @@ const (
 
 // TextKinds are all kinds, in the order in which a bundle lists them.
 var TextKinds = []TextKind{
-	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IPAddr, IPRoute, Sysctl,
+	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, IPAddr, IPRoute, Sysctl,
 	ProcModules, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
 }
 

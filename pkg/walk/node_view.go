@@ -11,6 +11,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -173,6 +174,27 @@ func (v *nodeView) parseRules() {
 		}
 	}
 	v.rules = netfilter.Merge(append(parts, nft.rules)...)
+	if sets := parseSets(v.state); sets != nil {
+		v.rules = v.rules.WithSets(sets)
+	}
+}
+
+// parseSets reads the contents of the node's sets; nil where none was read. A
+// set that isn't understood answers nothing, as one that was not read.
+func parseSets(st *snapshot.NodeState) netfilter.Sets {
+	var parts []*ipset.Sets
+	for _, t := range st.All(snapshot.IpsetSave) {
+		if t.Status != snapshot.Done {
+			continue
+		}
+		if s, _, err := ipset.Parse(t.Content, textName(t)); err == nil {
+			parts = append(parts, s)
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return ipset.Merge(parts...)
 }
 
 // wholeSave says whether a text is iptables-save's of all tables: that prints

@@ -164,7 +164,7 @@ func TestPublicListing(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(sets)
 	f.Add("Name: A\nType: hash:ip,port,net\nHeader: family inet6\nNumber of entries: 2\nMembers:\nfd00::1,tcp:80,fd00::/64 nomatch\n\nName: B\nType: list:set\nMembers:\nA\nB\n")
-	f.Add("create A bitmap:ip range 0.0.0.0/0\nadd A 0.0.0.0/0\ncreate B hash:net,net,net\n-A A 1.2.3.4-5.6.7.8\n")
+	f.Add("create A bitmap:ip range 10.0.0.0/28\nadd A 10.0.0.0/28\ncreate B hash:net,net,net\n-A A 1.2.3.4-5.6.7.8\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, _, err := Parse(text, "x")
 		if err != nil {

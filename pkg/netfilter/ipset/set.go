@@ -195,7 +195,7 @@ type element struct {
 }
 
 // mostRanges bounds the elements that a set's ranges stand for.
-const mostRanges = 1 << 18
+const mostRanges = 1 << 16
 
 func (e *element) part(d dim, s string) error {
 	switch d {

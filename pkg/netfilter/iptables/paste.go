@@ -238,8 +238,8 @@ func (x *indexer) peel(s string, at, line int) bool {
 		x.lines(unescaped(raw), line, x.column(at+i), raw)
 		return true
 	}
-	if strings.Contains(before, "iptables") && !logged.MatchString(before) && !grepped.MatchString(before) {
-		return false // a command, not its output
+	if !decoration(before) {
+		return false // a command, or prose
 	}
 	switch m := grepped.FindStringSubmatch(before); {
 	case around.MatchString(before):
@@ -251,9 +251,6 @@ func (x *indexer) peel(s string, at, line int) bool {
 			x.problem(OtherFile, at, line, fmt.Sprintf("a line of %s among those of %s: rules of two nodes don't make one ruleset", m[1], x.paste.file))
 			return true
 		}
-	case logged.MatchString(before):
-	default:
-		return false
 	}
 	s = strings.TrimRight(s[i:], "\"'`, \t")
 	x.line(s, at+i, line)
