@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -28,12 +29,16 @@ func ParseAddr(s string) (netip.Addr, bool) {
 	return ip, err == nil && ip.Is4()
 }
 
-// parsePrefix parses a CIDR as kube-proxy does: surrounding blanks are
-// trimmed, the host's bits are ignored.
+// parsePrefix parses a CIDR as kube-proxy does (netutils.ParseCIDRSloppy):
+// surrounding blanks are trimmed, the host's bits are ignored, leading zeros
+// are decimal.
 func parsePrefix(s string) (netip.Prefix, bool) {
-	p, err := netip.ParsePrefix(strings.TrimSpace(s))
-	if err != nil {
+	addr, length, ok := strings.Cut(strings.TrimSpace(s), "/")
+	ip, valid := ParseAddr(addr)
+	bits, err := strconv.ParseUint(length, 10, 8)
+	if !ok || !valid || err != nil {
 		return netip.Prefix{}, false
 	}
-	return p.Masked(), true
+	p, err := ip.Prefix(int(bits))
+	return p, err == nil
 }

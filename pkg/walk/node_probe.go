@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type probe struct {
 	expect   proxy.Expectation
 	outcomes []netfilter.Outcome
 	judgement
+	// unsure says why the expectation may be another; empty where it is certain.
+	unsure string
 	// hairpin probes ask one thing only: whether a backend that draws itself is
 	// masqueraded. They are not shown as paths.
 	hairpin bool
@@ -147,8 +150,12 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 	dst, ok := p.destination(v, f)
 	if !ok {
 		p.Missing(diagnosis.LayerNode, diagnosis.Missing{
-			What: "an address of " + v.label() + " for node port " + strings.TrimSpace(dst.String()), Why: "neither the Node nor `ip addr` was read", Supply: v.supply(),
+			What: fmt.Sprintf("an address of %s for node port %d", v.label(), f.Port), Why: "neither the Node nor `ip addr` was read", Supply: v.supply(),
 		})
+		return
+	}
+	if f.Kind == proxy.NodePort && !v.servesNodePorts(dst.Addr()) {
+		p.noteNodePort(v, dst)
 		return
 	}
 	for _, c := range p.callers(v, f, dst) {
@@ -170,7 +177,11 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 	pr.outcomes = netfilter.Walk(v.rules, v.host, pkt)
 	if p.Service != nil {
 		pr.expect = proxy.ExpectFrom(p.Service, p.Slices(), v.proxyNode(), c.kind, c.addr, f)
+		if c.kind == proxy.NodeClient && f.Kind == proxy.ClusterIP && v.takesForPod(c.addr) {
+			pr.expect.Masquerade = proxy.MasqMaybe
+		}
 		p.judge(pr)
+		p.settle(pr)
 	} else {
 		pr.judgeAlone()
 	}
@@ -183,12 +194,23 @@ func (p *Pass) destination(v *nodeView, f proxy.Frontend) (netip.AddrPort, bool)
 	if f.IP.IsValid() {
 		return netip.AddrPortFrom(f.IP, uint16(f.Port)), true
 	}
-	if p.Target.Addr.IsValid() && p.Target.Node != "" && p.Target.Addr.Is6() == f.V6 {
+	if p.asksNodeAddress() && p.Target.Addr.Is6() == f.V6 {
 		return netip.AddrPortFrom(p.Target.Addr, uint16(f.Port)), true
 	}
 	a, ok := v.address(f.V6)
+	if ok && !v.servesNodePorts(a) {
+		for _, other := range v.proxyNode().Addresses {
+			if other.Is6() == f.V6 && other.IsGlobalUnicast() && v.servesNodePorts(other) {
+				a = other
+				break
+			}
+		}
+	}
 	return netip.AddrPortFrom(a, uint16(f.Port)), ok
 }
+
+// asksNodeAddress says whether one address of a node was asked about.
+func (p *Pass) asksNodeAddress() bool { return p.Target.Addr.IsValid() && p.Target.Node != "" }
 
 // address is the node's InternalIP of a family, or else its first own address
 // that others can reach and that is not a pod network's gateway.
@@ -246,6 +268,9 @@ func (p *Pass) callers(v *nodeView, f proxy.Frontend, dst netip.AddrPort) []call
 }
 
 func (p *Pass) nodeCaller(v *nodeView, f proxy.Frontend) []caller {
+	if p.Client.Kind == OnNode && v.name != "" && v.name != p.Client.Name {
+		return nil
+	}
 	a, ok := v.address(f.V6)
 	if !ok {
 		return nil
@@ -272,10 +297,32 @@ func (p *Pass) namedCaller(v *nodeView, f proxy.Frontend) []caller {
 	case p.Client.Kind != FromAddress || p.Client.Addr.Is6() != f.V6:
 		return nil
 	}
-	if n := p.nodeByAddress[p.Client.Addr]; n != nil && n.Name == v.name || v.host.Local(p.Client.Addr) == netfilter.True {
+	n := p.nodeByAddress[p.Client.Addr]
+	switch {
+	case n != nil && n.Name == v.name || v.host.Local(p.Client.Addr) == netfilter.True:
 		return []caller{{proxy.NodeClient, p.Client.String(), p.Client.Addr}}
+	case n == nil && (v.takesForPod(p.Client.Addr) || p.inPodRange(p.Client.Addr)):
+		return []caller{{proxy.PodClient, p.Client.String(), p.Client.Addr}}
 	}
 	return []caller{{proxy.ExternalClient, p.Client.String(), p.Client.Addr}}
+}
+
+// takesForPod says whether the node's kube-proxy takes a source for a pod's, by
+// the cluster's CIDR. With some networks that has the nodes in it, too.
+func (v *nodeView) takesForPod(a netip.Addr) bool {
+	return slices.ContainsFunc(v.seen.localCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
+// inPodRange says whether the address is in a node's range of pods.
+func (p *Pass) inPodRange(a netip.Addr) bool {
+	for i := range p.snap.Objects.Nodes {
+		for _, text := range podCIDRs(&p.snap.Objects.Nodes[i]) {
+			if r, err := netip.ParsePrefix(text); err == nil && r.Contains(a) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // somePodAddress is an address that stands for "any pod" of the node: a pod of

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"cmp"
+	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,12 @@ type proxySeen struct {
 	configRef  string
 	// detectLocal and masqueradeAll are what it says of masquerading.
 	detectLocal, masqueradeAll proxy.Setting
+	// localCIDRs are the sources that it takes for pods, where it tells them by
+	// the cluster's CIDR.
+	localCIDRs []netip.Prefix
+	// nodePortAddresses are the addresses at which it serves node ports, as they
+	// are written there; empty is the mode's default.
+	nodePortAddresses []string
 	// answered is what the running kube-proxy's /proxyMode says.
 	answered string
 	// byRules is the mode whose chains the node has: iptables, ipvs, nftables,
@@ -47,10 +54,11 @@ type proxyProcess struct {
 // mode is the best knowledge of how the node's Services are programmed.
 func (s proxySeen) mode() string {
 	switch {
-	case s.byRules != "":
-		return s.byRules
+	// The rules of another mode are what that left behind.
 	case s.answered != "":
 		return s.answered
+	case s.byRules != "":
+		return s.byRules
 	}
 	return s.configured
 }
@@ -84,6 +92,7 @@ func (w *world) readProxyConfig(s *proxySeen) {
 			}
 			s.configured, s.configRef = cmp.Or(conf.Mode, "iptables"), "configmap/"+cm.Name
 			s.detectLocal, s.masqueradeAll = conf.settings()
+			s.localCIDRs, s.nodePortAddresses = conf.localCIDRs(), conf.NodePortAddresses
 			return
 		}
 	}
@@ -96,9 +105,29 @@ type proxyConfig struct {
 	Mode            string `json:"mode"`
 	ClusterCIDR     string `json:"clusterCIDR"`
 	DetectLocalMode string `json:"detectLocalMode"`
-	IPTables        struct {
-		MasqueradeAll bool `json:"masqueradeAll"`
-	} `json:"iptables"`
+
+	NodePortAddresses []string `json:"nodePortAddresses"`
+
+	IPTables proxyMasquerade `json:"iptables"`
+	NFTables proxyMasquerade `json:"nftables"`
+}
+
+type proxyMasquerade struct {
+	MasqueradeAll bool `json:"masqueradeAll"`
+}
+
+// localCIDRs are the ranges whose sources count as pods.
+func (c proxyConfig) localCIDRs() []netip.Prefix {
+	if c.DetectLocalMode != "" && c.DetectLocalMode != "ClusterCIDR" {
+		return nil
+	}
+	var out []netip.Prefix
+	for text := range strings.SplitSeq(c.ClusterCIDR, ",") {
+		if r, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // settings: the default way of telling pods from others needs the cluster's
@@ -108,7 +137,7 @@ func (c proxyConfig) settings() (detectLocal, masqueradeAll proxy.Setting) {
 	if (c.DetectLocalMode == "" || c.DetectLocalMode == "ClusterCIDR") && c.ClusterCIDR == "" {
 		detectLocal = proxy.SettingOff
 	}
-	if c.IPTables.MasqueradeAll {
+	if c.Mode == "nftables" && c.NFTables.MasqueradeAll || c.Mode != "nftables" && c.IPTables.MasqueradeAll {
 		masqueradeAll = proxy.SettingOn
 	}
 	return detectLocal, masqueradeAll
@@ -180,7 +209,10 @@ func (w *world) proxyPods(v *nodeView, s *proxySeen) {
 			continue
 		}
 		if v.name != "" && pod.Spec.NodeName == v.name {
-			s.pod = pod
+			// While one is replaced there are two.
+			if s.pod == nil || podRuns(pod) {
+				s.pod = pod
+			}
 		} else {
 			s.podsElsewhere++
 		}
@@ -223,7 +255,7 @@ func (v *nodeView) lackForMode() *diagnosis.Missing {
 		}
 	}
 	switch m := s.mode(); {
-	case m == "nftables" && s.byRules == "" && v.state.Text(snapshot.NftRuleset).Status != snapshot.Done:
+	case m == "nftables" && s.byRules != m && v.state.Text(snapshot.NftRuleset).Status != snapshot.Done:
 		missing := diagnosis.Missing{
 			What: "nft tables of " + v.label(), Why: "kube-proxy runs in nftables mode there, and the output of nft is not in the input",
 			Supply: v.onNodeCommand("sudo nft -j list ruleset") + " > FILE   (then: --node-state FILE)",

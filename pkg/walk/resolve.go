@@ -82,6 +82,9 @@ func (w *world) owners(t Target) []question {
 // nodeOf names the node that has the address: by the Node objects, or by what a
 // node itself says. "" where none has it.
 func (w *world) nodeOf(a netip.Addr) string {
+	if a.IsLoopback() {
+		return ""
+	}
 	if n := w.nodeByAddress[a]; n != nil {
 		return n.Name
 	}

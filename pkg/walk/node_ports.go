@@ -1,0 +1,101 @@
+package walk
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
+)
+
+// servesNodePorts says whether kube-proxy on the node serves node ports at that
+// address of the node's: by nodePortAddresses of its configuration, or, where
+// that was not read, by what its rules are written for.
+func (v *nodeView) servesNodePorts(a netip.Addr) bool {
+	if v.seen.configured == "" {
+		return v.rulesServeNodePorts(a)
+	}
+	addresses := v.seen.nodePortAddresses
+	if len(addresses) == 0 && v.seen.mode() == "nftables" {
+		addresses = []string{"primary"} // since 1.31
+	}
+	limited := false
+	for _, text := range addresses {
+		switch text {
+		case "all":
+			return true
+		case "primary":
+			if limited = true; v.primary(a) {
+				return true
+			}
+		case "localhost":
+			limited = true
+		default:
+			r, err := netip.ParsePrefix(text)
+			if err != nil || r.Addr().Is6() != a.Is6() {
+				continue // ranges of one family leave the other as it is
+			}
+			if limited = true; r.Contains(a) {
+				return true
+			}
+		}
+	}
+	return !limited
+}
+
+// primary says whether the address is the one that the node has in the API;
+// one whose Node was not read may be.
+func (v *nodeView) primary(a netip.Addr) bool {
+	if v.object == nil {
+		return true
+	}
+	return slices.ContainsFunc(v.object.Status.Addresses, func(n corev1.NodeAddress) bool {
+		ip, ok := proxy.ParseAddr(n.Address)
+		return ok && ip == a && n.Type == corev1.NodeInternalIP
+	})
+}
+
+// rulesServeNodePorts says whether the rules that lead to the node ports are
+// written for any local address, or name this one.
+func (v *nodeView) rulesServeNodePorts(a netip.Addr) bool {
+	rules := v.rules.OnlyFamily(familyOf(a.Is6()))
+	names := v.proxyChains()
+	services, ok := rules.Chain(names.table, names.services)
+	if !ok {
+		return true
+	}
+	limited := false
+	for r := range services.Rules() {
+		switch {
+		case strings.Contains(r.Text, "@nodeport-ips"):
+			limited = true // which addresses the set has is not looked at: it may be without this one
+		case r.Jump != "KUBE-NODEPORTS":
+		case strings.Contains(r.Text, " -d "+a.String()+"/") || strings.Contains(r.Text, " -d "+a.String()+" "):
+			return true
+		case strings.Contains(r.Text, " -d ") && !strings.Contains(r.Text, "! -d "):
+			limited = true
+		default:
+			return true
+		}
+	}
+	return !limited || strings.EqualFold(names.table, kubeProxyTable) && v.primary(a)
+}
+
+// noteNodePort says that node ports are not served at an address: where that
+// was asked about the layer is unknown, else it is only told.
+func (p *Pass) noteNodePort(v *nodeView, dst netip.AddrPort) {
+	m := diagnosis.Missing{
+		What:   fmt.Sprintf("node port %d at %s", dst.Port(), dst.Addr()),
+		Why:    "kube-proxy on " + v.label() + " serves node ports at other addresses alone (nodePortAddresses)",
+		Supply: "vipwalk " + fmt.Sprintf(":%d", dst.Port()) + "   (at an address that it serves)",
+	}
+	if p.asksNodeAddress() {
+		p.Missing(diagnosis.LayerNode, m)
+		return
+	}
+	p.Note(diagnosis.LayerNode, m)
+}
