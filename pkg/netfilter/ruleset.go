@@ -82,6 +82,9 @@ type TableInfo struct {
 	// Compat: a table of iptables-nft, read from nft's own listing, which does
 	// not show all of its rules. iptables-save does.
 	Compat bool
+	// Listed is the family that nft has for a table of its own listing: ip, ip6
+	// or inet, which is of both address families. "" for any other text.
+	Listed string
 }
 
 // Body gives the rules of a chain. Implementations are safe for concurrent

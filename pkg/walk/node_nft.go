@@ -108,25 +108,15 @@ func (n *nftTexts) covers(v *nodeView, fam netfilter.Family) bool {
 	return true
 }
 
-// nftFamily is the family that nft has for a table that it printed: ip, ip6 or
+// nftFamily is the family that nft has for a table that it listed: ip, ip6 or
 // inet; "" for a table of iptables-save.
 func (v *nodeView) nftFamily(table string) string {
-	family := ""
-	var line int
 	for _, t := range v.rules.Tables() {
-		switch {
-		case t.Name != table:
-		case !v.nftSources[t.Source]:
-			return ""
-		case family != "" && line == t.Line && table != kubeProxyTable:
-			return "inet" // one table, listed for both families
-		case family == "" && t.Family == netfilter.IPv6:
-			family, line = "ip6", t.Line
-		case family == "":
-			family, line = "ip", t.Line
+		if t.Name == table {
+			return t.Listed
 		}
 	}
-	return family
+	return ""
 }
 
 // proxyChains are the names of what packets pass of kube-proxy's rules.

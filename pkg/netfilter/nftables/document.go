@@ -213,7 +213,7 @@ func (d *document) ruleset() *netfilter.Ruleset {
 func (t *tableIndex) info(f netfilter.Family) netfilter.TableInfo {
 	info := netfilter.TableInfo{
 		Source: t.doc.opt.Source, Name: t.name, Family: f, Backend: netfilter.NFT,
-		Line: t.doc.line(int(t.at)), Compat: t.compat,
+		Line: t.doc.line(int(t.at)), Compat: t.compat, Listed: t.family,
 	}
 	if t.cut {
 		info.CutAt = t.doc.line(t.doc.cutAt)
