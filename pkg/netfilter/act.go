@@ -152,7 +152,7 @@ func (l *leg) choose(by Chooser, r *Rule) bool {
 
 // chosen follows one choice to its end.
 func (l *leg) chosen(c Choice, share float64, r *Rule) []result {
-	one := leg{walker: l.walker, s: l.state(l.s.Flow), at: l.at, share: share}
+	one := l.leg(l.at, l.s.Flow, share)
 	switch {
 	case c.Why != "":
 		one.undecided(note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Why})
@@ -164,7 +164,10 @@ func (l *leg) chosen(c Choice, share float64, r *Rule) []result {
 	if !one.done {
 		one.end(l.run(one.at, one.s.Flow))
 	}
-	return one.results
+	rs := l.walker.results.take(len(one.results))
+	copy(rs, one.results)
+	l.leave(one)
+	return rs
 }
 
 // either follows choices of which it isn't known which is taken, and keeps
@@ -178,13 +181,16 @@ func (l *leg) either(choices []Choice, r *Rule) []result {
 			continue
 		}
 		l.work -= len(one) + len(all)
-		all = worlds(one, all, note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Maybe, unknown: true})
+		all = l.worlds(one, all, note{table: l.at.table, chain: l.at.chain, rule: r, why: c.Maybe, unknown: true})
 	}
 	return all
 }
 
 // nat rewrites the packet; of several rewrites each is followed.
 func (l *leg) nat(a Action, r *Rule) {
+	if d, ok := a.(DestinationNAT); ok && l.natOne(d.To) {
+		return
+	}
 	choices, why, ok := applyNAT(a, l.s, l.base().chain.Base.Kind)
 	if !ok {
 		why = fmt.Sprintf("what %T does is not known", a)

@@ -9,7 +9,8 @@ import (
 // leave a share of the probability to go on with.
 type leg struct {
 	*walker
-	s       *State
+	s       *State // &own
+	own     State
 	at      frame
 	notes   []note // met since the leg began
 	share   float64
@@ -46,11 +47,16 @@ func (c *ChainDef) next(i int, dst netip.Addr) int {
 // gather adds results of a part of the remaining probability.
 func (l *leg) gather(rs []result, part float64) {
 	l.work -= len(rs) + len(l.notes)
-	for _, r := range rs {
-		r.p *= part * l.share
-		r.trail = before(l.notes, r.trail)
-		l.results = append(l.results, r)
+	for i := range rs {
+		l.gatherOne(&rs[i], part)
 	}
+}
+
+func (l *leg) gatherOne(r *result, part float64) {
+	l.results = append(l.results, *r)
+	own := &l.results[len(l.results)-1]
+	own.p *= part * l.share
+	own.trail = l.before(l.notes, r.trail)
 }
 
 // end gathers the last results of the leg.
@@ -59,12 +65,17 @@ func (l *leg) end(rs []result) {
 	l.done = true
 }
 
-func (l *leg) finish(r result) { l.end([]result{r}) }
+func (l *leg) finish(r result) {
+	l.work -= 1 + len(l.notes)
+	l.gatherOne(&r, 1)
+	l.done = true
+}
 
 // carryOn continues with what is left of the probability at the present place,
 // by what is known from there already if anything is.
 func (l *leg) carryOn() {
-	if rs, ok := l.memo[memoKey{l.at, l.s.Flow}]; ok {
+	key := memoKey{l.at, l.s.Flow}
+	if rs, ok := l.memo.get(&key); ok {
 		l.end(rs)
 	}
 }
@@ -145,7 +156,7 @@ func (l *leg) ruleStep(r *Rule) {
 			matched = append(scaled(matched, p), scaled(not, 1-p)...)
 		}
 		l.work -= len(matched) + len(not)
-		l.end(worlds(matched, not, note{table: here.table, chain: here.chain, rule: r, why: why, unknown: true}))
+		l.end(l.worlds(matched, not, note{table: here.table, chain: here.chain, rule: r, why: why, unknown: true}))
 	case p < 1:
 		l.gather(l.run(here, l.s.Flow), p)
 		l.share *= 1 - p

@@ -62,6 +62,22 @@ func applyNAT(a Action, s *State, kind Kind) (choices []natChoice, why string, o
 	return choices, why, true
 }
 
+// natOne rewrites to the one address and port that most DNAT rules have; false
+// for any other case, which applyNAT sees to.
+func (l *leg) natOne(to NATRange) bool {
+	s := l.s
+	if l.base().chain.Base.Kind != NAT || s.Hook != Prerouting && s.Hook != Output || !to.First.IsValid() || to.First != to.Last ||
+		to.MinPort == 0 || to.MinPort != to.MaxPort || !hasPorts(s.Protocol) || s.Dst.IsValid() && to.First.Is4() != s.Dst.Is4() {
+		return false
+	}
+	f := s.Flow
+	f.Dst, f.DstPort, f.DstPortUnknown = to.First, to.MinPort, false
+	settle(&f, s, true)
+	s.Flow = f
+	l.nextStation()
+	return true
+}
+
 // settle marks the binding as made; the kernel counts a rewrite only where
 // something changed (nf_nat_setup_info).
 func settle(f *Flow, s *State, dst bool) {

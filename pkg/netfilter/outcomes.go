@@ -7,8 +7,8 @@ import (
 )
 
 // outcomes turns results into Outcomes, in their order.
-func outcomes(rs []result) []Outcome {
-	rs = merge(slices.Clone(rs))
+func (w *walker) outcomes(rs []result) []Outcome {
+	rs = w.merge(slices.Clone(rs))
 	sum := 0.0
 	for i := range rs {
 		sum += rs[i].p
@@ -40,7 +40,21 @@ func (r *result) outcome(sum float64) Outcome {
 		Verdict: r.verdict, To: r.to, Rewritten: r.rewritten, Probability: r.p / sum,
 		Masquerade: r.masq, Mark: r.mark, RejectWith: r.rejectWith, Hook: r.hook,
 	}
-	seen := map[note]bool{}
+	steps, unknowns := 0, 0
+	for t := r.trail; t != nil; t = t.next {
+		if t.unknown {
+			unknowns++
+		} else {
+			steps++
+		}
+	}
+	if steps > 0 {
+		o.Steps = make([]Step, 0, steps)
+	}
+	var seen map[note]bool
+	if unknowns > 0 {
+		seen = make(map[note]bool, unknowns)
+	}
 	for t := r.trail; t != nil; t = t.next {
 		switch {
 		case !t.unknown:

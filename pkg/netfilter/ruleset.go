@@ -179,6 +179,7 @@ type Ruleset struct {
 	legacyUnread map[Family]bool
 	sets         Sets
 
+	walkers   sync.Pool // of *walker: their memory serves again
 	hooksOnce sync.Once
 	hooks     map[Family]*hookTable
 }

@@ -69,7 +69,7 @@ func (l *leg) natUnread(n note) {
 	rewritten := s.Flow
 	rewritten.Dst, rewritten.DstPortUnknown = netip.Addr{}, true
 	rewritten.dnat, rewritten.dstBound, rewritten.dstLocal = true, true, Unknown
-	l.end(worlds(l.run(frame{}, rewritten), l.run(frame{}, s.Flow), n))
+	l.end(l.worlds(l.run(frame{}, rewritten), l.run(frame{}, s.Flow), n))
 }
 
 // baseUnread stands where a base chain would have been of a table that the
@@ -112,7 +112,7 @@ func (l *leg) bothWays() {
 		why = fmt.Sprintf("whether %s is an address of this node is not known", l.s.Dst)
 	}
 	n := note{text: "routing decision", why: why, unknown: true}
-	l.end(worlds(l.run(frame{}, here), l.run(frame{}, away), n))
+	l.end(l.worlds(l.run(frame{}, here), l.run(frame{}, away), n))
 }
 
 // forwarding drops the packet where the node doesn't forward. Where that isn't
@@ -159,6 +159,6 @@ func (l *leg) arrived() result {
 	if l.hooks.legacyUnread {
 		doubts = append(doubts, note{text: "# Warning: iptables-legacy tables present", why: "the legacy tables are not in the input", unknown: true})
 	}
-	r.trail = before(doubts, nil)
+	r.trail = l.before(doubts, nil)
 	return r
 }

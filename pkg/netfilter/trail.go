@@ -19,11 +19,22 @@ type trail struct {
 }
 
 // before puts notes ahead of a trail.
-func before(notes []note, t *trail) *trail {
+func (w *walker) before(notes []note, t *trail) *trail {
+	if len(notes) == 0 {
+		return t
+	}
+	own := w.trails.take(len(notes))
 	for i := len(notes) - 1; i >= 0; i-- {
-		t = &trail{notes[i], t}
+		own[i] = trail{notes[i], t}
+		t = &own[i]
 	}
 	return t
+}
+
+func (w *walker) before1(n note, t *trail) *trail {
+	own := &w.trails.take(1)[0]
+	*own = trail{n, t}
+	return own
 }
 
 func (n note) step() Step {
@@ -41,7 +52,7 @@ func (n note) step() Step {
 }
 
 // union is a followed by what only b has.
-func union(a, b *trail) *trail {
+func (w *walker) union(a, b *trail) *trail {
 	if a == b {
 		return a
 	}
@@ -63,5 +74,5 @@ func union(a, b *trail) *trail {
 	for t := a; t != nil; t = t.next {
 		all = append(all, t.note)
 	}
-	return before(append(all, more...), nil)
+	return w.before(append(all, more...), nil)
 }

@@ -44,12 +44,13 @@ const (
 func Walk(rs *Ruleset, host Host, p Packet) []Outcome {
 	p.Src, p.Dst = p.Src.Unmap().WithZone(""), p.Dst.Unmap().WithZone("")
 	proto, ok := p.Protocol.Number()
-	w := &walker{rs: rs, sets: rs.sets, host: host, packet: p, memo: map[memoKey][]result{}, frames: map[frame]*frame{}, work: mostWork}
+	w := rs.walker(host, p)
+	defer rs.walkers.Put(w)
 	switch {
 	case !p.Dst.IsValid() || p.Src.IsValid() && p.Src.Is4() != p.Dst.Is4():
-		return outcomes([]result{w.giveUp(&State{}, fmt.Sprintf("the packet from %s to %s is of no one address family", p.Src, p.Dst))})
+		return w.outcomes([]result{w.giveUp(&State{}, fmt.Sprintf("the packet from %s to %s is of no one address family", p.Src, p.Dst))})
 	case !ok:
-		return outcomes([]result{w.giveUp(&State{}, fmt.Sprintf("protocol %q is not known", p.Protocol))})
+		return w.outcomes([]result{w.giveUp(&State{}, fmt.Sprintf("protocol %q is not known", p.Protocol))})
 	}
 	w.hooks = rs.hookTable(FamilyOf(p.Dst))
 	s := w.state(Flow{
@@ -60,7 +61,27 @@ func Walk(rs *Ruleset, host Host, p Packet) []Outcome {
 		s.Hook, s.In = Output, ""
 		s.Out = s.routeTo()
 	}
-	return outcomes(w.run(frame{}, s.Flow))
+	return w.outcomes(w.run(frame{}, s.Flow))
+}
+
+// walker makes one, or takes one that has walked before.
+func (rs *Ruleset) walker(host Host, p Packet) *walker {
+	w, ok := rs.walkers.Get().(*walker)
+	if !ok {
+		w = &walker{}
+	}
+	w.rs, w.sets, w.host, w.packet, w.hooks = rs, rs.sets, host, p, nil
+	w.depth, w.work = 0, mostWork
+	w.memo.reset()
+	w.trails.reset()
+	w.results.reset()
+	w.frameSlab.reset()
+	if w.frames == nil || len(w.frames) > 1024 {
+		w.frames = map[frame]*frame{}
+	} else {
+		clear(w.frames)
+	}
+	return w
 }
 
 type walker struct {
@@ -69,10 +90,16 @@ type walker struct {
 	hooks  *hookTable
 	host   Host
 	packet Packet
-	memo   map[memoKey][]result
+	memo   memo
 	frames map[frame]*frame
 	depth  int
 	work   int
+
+	idle      []*leg // that may be used again
+	trails    slab[trail]
+	results   slab[result]
+	frameSlab slab[frame]
+	same      map[sameResult]int // of merge
 }
 
 // frame is a place in the rules: before expression expr of a rule. A frame
@@ -104,35 +131,56 @@ func (w *walker) intern(f frame) *frame {
 	if p, ok := w.frames[f]; ok {
 		return p
 	}
-	w.frames[f] = &f
-	return &f
+	kept := &w.frameSlab.take(1)[0]
+	*kept = f
+	w.frames[f] = kept
+	return kept
 }
 
 // run walks from a place to the end and gives all results from there; their
 // probabilities sum to 1.
 func (w *walker) run(at frame, f Flow) []result {
 	key := memoKey{at, f}
-	if rs, ok := w.memo[key]; ok {
+	if rs, ok := w.memo.get(&key); ok {
 		return rs
 	}
-	s := w.state(f)
 	if w.depth >= mostNested {
-		return []result{w.giveUp(s, "too many undecided rules inside each other")}
+		return []result{w.giveUp(w.state(f), "too many undecided rules inside each other")}
 	}
 	w.work -= runWork
 	w.depth++
-	l := leg{walker: w, s: s, at: at, share: 1}
+	l := w.leg(at, f, 1)
 	for !l.done {
 		l.step()
 	}
 	w.depth--
-	rs := merge(l.results)
-	w.memo[key] = rs
+	l.results = w.merge(l.results)
+	rs := w.results.take(len(l.results))
+	copy(rs, l.results)
+	w.leave(l)
+	w.memo.put(&key, rs)
 	return rs
 }
 
+// leg begins a leg of the walk, with what an earlier one left.
+func (w *walker) leg(at frame, f Flow, share float64) *leg {
+	var l *leg
+	if n := len(w.idle); n > 0 {
+		l, w.idle = w.idle[n-1], w.idle[:n-1]
+	} else {
+		l = &leg{walker: w}
+	}
+	l.own = State{Flow: f, Packet: w.packet, Host: w.host, Sets: w.sets}
+	l.s, l.at, l.share, l.done = &l.own, at, share, false
+	l.notes, l.results = l.notes[:0], l.results[:0]
+	return l
+}
+
+// leave is the end of a leg whose results have been taken.
+func (w *walker) leave(l *leg) { w.idle = append(w.idle, l) }
+
 func (w *walker) giveUp(s *State, why string) result {
-	return result{p: 1, verdict: Undecided, hook: s.Hook, mark: s.Mark, trail: &trail{note: note{why: why, unknown: true}}}
+	return result{p: 1, verdict: Undecided, hook: s.Hook, mark: s.Mark, trail: w.before1(note{why: why, unknown: true}, nil)}
 }
 
 // result is the packet's end as it is now.

@@ -59,14 +59,14 @@ func (r *result) like(s sameness) (likeness, bool) {
 // happens if it doesn't. What both agree on is certain, with the probability
 // that it has at least; the rest is one Undecided result. u says what could
 // not be decided.
-func worlds(matched, not []result, u note) []result {
+func (w *walker) worlds(matched, not []result, u note) []result {
 	a, b := append([]result(nil), matched...), append([]result(nil), not...)
 	var out []result
 	for _, s := range []sameness{alike, exceptSource, sameEnd} {
-		out = append(out, agreed(a, b, s, u)...)
+		out = append(out, w.agreed(a, b, s, u)...)
 	}
 	left := append(a, b...)
-	if rest, ok := disagreed(left, u); ok {
+	if rest, ok := w.disagreed(left, u); ok {
 		out = append(out, rest)
 	}
 	return out
@@ -74,7 +74,7 @@ func worlds(matched, not []result, u note) []result {
 
 // agreed takes out of a and b the probability that they share, and gives the
 // results that are certain for it.
-func agreed(a, b []result, s sameness, u note) []result {
+func (w *walker) agreed(a, b []result, s sameness, u note) []result {
 	places := make(map[likeness][]int, len(b))
 	for i := range b {
 		if l, ok := b[i].like(s); ok && b[i].p > tiny {
@@ -98,7 +98,7 @@ func agreed(a, b []result, s sameness, u note) []result {
 			if a[i].verdict == None {
 				r.verdict = None
 			}
-			r.trail = &trail{u, r.trail}
+			r.trail = w.before1(u, r.trail)
 			out = append(out, r)
 			a[i].p, b[j].p = a[i].p-p, b[j].p-p
 		}
@@ -107,7 +107,7 @@ func agreed(a, b []result, s sameness, u note) []result {
 }
 
 // disagreed makes one Undecided result of what is left of both worlds.
-func disagreed(left []result, u note) (result, bool) {
+func (w *walker) disagreed(left []result, u note) (result, bool) {
 	out := result{verdict: Undecided}
 	first := true
 	reasons := []note{u}
@@ -131,7 +131,7 @@ func disagreed(left []result, u note) (result, bool) {
 			reasons = addReasons(reasons, r.trail)
 		}
 	}
-	out.trail = before(reasons, nil)
+	out.trail = w.before(reasons, nil)
 	return out, !first
 }
 
@@ -154,37 +154,68 @@ func addReasons(reasons []note, t *trail) []note {
 	return reasons
 }
 
-// merge adds up equal results.
-func merge(rs []result) []result {
+// sameResult is what equal results have in common.
+type sameResult struct {
+	likeness
+	verdict Verdict
+	hook    Hook
+}
+
+func (r *result) same() sameResult {
+	l, _ := r.like(alike)
+	k := sameResult{l, r.verdict, r.hook}
+	if r.verdict == Undecided {
+		k.hook = ""
+	}
+	return k
+}
+
+// fewResults is a number up to which each is compared with all others.
+const fewResults = 12
+
+// merge adds up equal results, in place.
+func (w *walker) merge(rs []result) []result {
 	if len(rs) < 2 {
 		return rs
 	}
-	type key struct {
-		likeness
-		verdict Verdict
-		hook    Hook
+	many := len(rs) > fewResults
+	if many && (w.same == nil || len(w.same) > 1024) {
+		w.same = make(map[sameResult]int, len(rs))
+	} else if many {
+		clear(w.same)
 	}
-	at := make(map[key]int, len(rs))
 	out := rs[:0]
-	for _, r := range rs {
-		l, _ := r.like(alike)
-		k := key{l, r.verdict, r.hook}
-		if r.verdict == Undecided {
-			k.hook = ""
+	for j := range rs {
+		r := rs[j]
+		i, ok := 0, false
+		if many {
+			k := r.same()
+			if i, ok = w.same[k]; !ok {
+				w.same[k] = len(out)
+			}
+		} else {
+			i, ok = find(out, &r)
 		}
-		i, ok := at[k]
 		if !ok {
-			at[k] = len(out)
 			out = append(out, r)
 			continue
 		}
 		p := out[i].p + r.p
 		if r.p > out[i].p {
-			r.trail, out[i] = union(r.trail, out[i].trail), r
+			r.trail, out[i] = w.union(r.trail, out[i].trail), r
 		} else {
-			out[i].trail = union(out[i].trail, r.trail)
+			out[i].trail = w.union(out[i].trail, r.trail)
 		}
 		out[i].p = p
 	}
 	return out
+}
+
+func find(rs []result, r *result) (int, bool) {
+	for i := range rs {
+		if o := &rs[i]; o.to == r.to && o.verdict == r.verdict && o.same() == r.same() {
+			return i, true
+		}
+	}
+	return 0, false
 }

@@ -57,6 +57,23 @@ func BenchmarkWalkEveryServiceOf320kRules(b *testing.B) {
 	}
 }
 
+// BenchmarkWalkTenEndpoints is the walk alone, of one Service with ten
+// endpoints, whose rules were parsed before.
+func BenchmarkWalkTenEndpoints(b *testing.B) {
+	rs, _, err := Parse(benchText(b, 1000, 10), Options{Whole: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := netfilter.Walk(rs, benchHost, benchPacket(i%1000)); len(out) != 10 {
+			b.Fatalf("%d outcomes, want 10", len(out))
+		}
+		i++
+	}
+}
+
 // BenchmarkWalkServiceOf5000Endpoints is one Service with very many endpoints.
 func BenchmarkWalkServiceOf5000Endpoints(b *testing.B) {
 	rs, _, err := Parse(benchText(b, 1, 5000), Options{Whole: true})
