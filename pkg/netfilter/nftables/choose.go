@@ -23,6 +23,9 @@ func (c *chooser) Choices(s *netfilter.State) []netfilter.Choice {
 		return []netfilter.Choice{{P: 1, Skip: true}}
 	}
 	hits, lack := c.set.find(s, c.key, readings)
+	if c.oneOf(hits) {
+		hits[len(hits)-1].sure = netfilter.True // one of them it is
+	}
 	out := make([]netfilter.Choice, 0, len(hits)+1)
 	for _, h := range hits {
 		choice := netfilter.Choice{P: 1, Do: c.act(h.element)}
@@ -37,6 +40,19 @@ func (c *chooser) Choices(s *netfilter.State) []netfilter.Choice {
 		return append(out, netfilter.Choice{P: 1, Why: lack})
 	}
 	return append(out, netfilter.Choice{P: 1, Skip: true})
+}
+
+// oneOf says whether the elements are all that a hash may find.
+func (c *chooser) oneOf(hits []hit) bool {
+	if len(c.key) != 1 || c.key[0].span == 0 {
+		return false
+	}
+	whole := operand{mod: c.key[0].span, offset: c.key[0].offset}
+	sum := 0.0
+	for _, h := range hits {
+		sum += h.share(&whole)
+	}
+	return sum > 1-1e-9
 }
 
 func (c *chooser) drawn(o *operand) []netfilter.Choice {

@@ -195,8 +195,11 @@ func (d *document) ruleset() *netfilter.Ruleset {
 			continue
 		}
 		t.compat = t.compat || t.looksCompat()
+		if t.terse() {
+			d.problem(UnknownElements, int(t.at), "the elements of sets and maps are not in the input: nft -t leaves them out")
+		}
 		if t.compat {
-			d.problem(IptablesView, int(t.at), "table %s %s is one of iptables-nft, of which nft hides parts: iptables-save shows it whole", t.family, t.name)
+			d.problem(IptablesView, int(t.at), "table %s is one of iptables-nft, of which nft hides parts: iptables-save shows it whole", strings.TrimSpace(t.family+" "+t.name))
 		}
 		defs := t.defs()
 		for _, f := range fams {
@@ -251,6 +254,24 @@ func (t *tableIndex) cutOf(i int32) string {
 	return ""
 }
 
+// terse recognises a listing without elements (nft -t): kube-proxy's table has
+// chains for Services, and not one element anywhere leads to them.
+func (t *tableIndex) terse() bool {
+	service := func(c chainIndex) bool { return strings.HasPrefix(c.name, "service-") && strings.Contains(c.name, "/") }
+	if t.name != "kube-proxy" || !slices.ContainsFunc(t.chains, service) {
+		return false
+	}
+	for _, s := range t.sets {
+		if s.elemsEnd > s.elems {
+			return false
+		}
+	}
+	for _, s := range t.sets {
+		s.lack = "its elements are not in the input: nft -t leaves them out"
+	}
+	return len(t.sets) > 0
+}
+
 // compatTables are the tables that iptables-nft keeps, with the chains that it
 // hooks in each.
 var compatTables = map[string][]string{
@@ -262,6 +283,11 @@ var compatTables = map[string][]string{
 // looksCompat recognises a table of iptables-nft by its name and by its base
 // chains: all of them have names that iptables gives, in capitals.
 func (t *tableIndex) looksCompat() bool {
+	if t.name == "" { // chains posted without their table
+		return slices.ContainsFunc(t.chains, func(c chainIndex) bool {
+			return strings.HasPrefix(c.name, "KUBE-S") || strings.HasPrefix(c.name, "CNI-")
+		})
+	}
 	names, ok := compatTables[t.name]
 	if !ok || t.family == "inet" {
 		return false

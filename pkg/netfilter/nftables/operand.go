@@ -43,6 +43,8 @@ type operand struct {
 	is func(*netfilter.State, pattern) netfilter.Tri
 	// mod is set for a number that is drawn from [offset, offset+mod).
 	mod, offset uint64
+	// span is set for a number of [offset, offset+span) that is not known.
+	span uint64
 }
 
 func (o *operand) random() bool { return o.mod > 0 }

@@ -72,7 +72,7 @@ func (t *tableIndex) ruleText(at int) (text, problem string) {
 	if rest := d.text[at+len(text) : min(d.lineEnd(at+len(text)), len(d.text))]; hidden(rest) {
 		problem = "nft has no words for what stands behind the #"
 	}
-	if d.cutAt > 0 && at+len(text) > d.cutAt {
+	if d.cutAt > 0 && d.lineEnd(at+len(text)) == len(d.text) {
 		problem = "the input breaks off in this rule"
 	}
 	if strings.IndexByte(text, '\n') >= 0 {

@@ -54,7 +54,7 @@ func (p *ruleParser) selector() *operand {
 	if n, ok := headers[t.text]; ok {
 		return p.header(n)
 	}
-	if len(t.text) > 3 && t.text[0] == '@' && p.peekAt(1).is(",") { // @th,0,16
+	if len(t.text) >= 3 && t.text[0] == '@' && p.peekAt(1).is(",") { // @th,0,16
 		p.at += 5
 		return opaque(kindOther, "what the packet has at "+t.text+" is not known")
 	}
@@ -339,6 +339,7 @@ func (p *ruleParser) generated() *operand {
 		o.mod, o.offset = mod, offset
 		o.read = func(*netfilter.State) reading { return notKnown("chosen at random") }
 	default:
+		o.span, o.offset = mod, offset
 		o.is = func(_ *netfilter.State, p pattern) netfilter.Tri {
 			if p.any || p.first.num <= offset && p.last.num >= offset+mod-1 {
 				return netfilter.True
