@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -26,16 +27,22 @@ var droppedAfterDNAT = &Check{
 				when = "before kube-proxy could rewrite it"
 			}
 			p.Report(Finding{
-				Subject: p.onNode(f.view),
-				Title: fmt.Sprintf("%s %ss %s in %s %s (line %d), %s", f.view.label(), o.Verdict, share(pr.blocked),
-					last.Table, last.Chain, last.Line, when),
+				Subject:  p.onNode(f.view),
+				Title:    fmt.Sprintf("%s %ss %s in %s%s, %s", f.view.label(), o.Verdict, share(pr.blocked), strings.TrimSpace(last.Table+" "+last.Chain), atLine(last), when),
 				Expected: pr.wantText(),
-				Found:    fmt.Sprintf("%s %s: %s; for %s", last.Table, last.Chain, last.Text, f.affected()),
+				Found:    fmt.Sprintf("%s: %s; for %s", strings.TrimSpace(last.Table+" "+last.Chain), last.Text, f.affected()),
 				Evidence: append(wayEvidence(f.view, o), jump...),
 				Fixes:    p.unblock(f.view, pr, last),
 			})
 		}
 	},
+}
+
+func atLine(s netfilter.Step) string {
+	if s.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (line %d)", s.Line)
 }
 
 // forwardJump is the evidence that FORWARD does not lead to KUBE-FORWARD, where
@@ -57,7 +64,7 @@ func (v *nodeView) forwardJump(pr *probe) []diagnosis.Evidence {
 	return []diagnosis.Evidence{{
 		Source: base.Source + " of " + v.label(), Ref: "filter FORWARD", Line: base.Line,
 		Quote:   fmt.Sprintf(":FORWARD %s, and none of its %d rules leads to KUBE-FORWARD", base.Policy, base.NumRules),
-		Command: showChain(v, "filter", "FORWARD"),
+		Command: showBase(v, base),
 	}}
 }
 

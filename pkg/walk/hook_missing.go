@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
@@ -12,7 +13,7 @@ import (
 // hookMissing: kube-proxy's chains are there, but the kernel never gets to
 // them. Chains that look perfect make this the easiest to overlook by hand.
 var hookMissing = &Check{
-	Code: diagnosis.HookMissing, Needs: needsOfNode, Applies: onNodes,
+	Code: diagnosis.HookMissing, Needs: needsOfNode, Applies: onNodes, Alone: true,
 	Explains: []diagnosis.Code{diagnosis.VIPNotProgrammed, diagnosis.MasqueradeMissing},
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return pr.anyHookFault() != nil }) {
@@ -27,12 +28,47 @@ var hookMissing = &Check{
 				Subject:  p.onNode(f.view),
 				Title:    title,
 				Expected: hf.jumpText(),
-				Found:    found + "; concerns " + f.affected(),
-				Evidence: hf.evidence(f.view),
+				Found:    found + f.otherHooks(hf) + "; concerns " + f.affected(),
+				Evidence: f.hookEvidence(),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
 			})
 		}
 	},
+}
+
+// hookFaults are the faults of all probes, each hook's once.
+func (f nodeFault) hookFaults() []*hookFault {
+	var out []*hookFault
+	for _, pr := range f.probes {
+		hf := pr.anyHookFault()
+		if !slices.ContainsFunc(out, func(o *hookFault) bool { return o.hook == hf.hook && o.base.Family == hf.base.Family }) {
+			out = append(out, hf)
+		}
+	}
+	return out
+}
+
+// otherHooks names the hooks besides the first that have a fault.
+func (f nodeFault) otherHooks(first *hookFault) string {
+	text := ""
+	for _, hf := range f.hookFaults() {
+		if hf.hook != first.hook {
+			text += fmt.Sprintf("; nor does %s lead to %s", hf.hook, hf.chain.Name)
+		}
+	}
+	return text
+}
+
+func (f nodeFault) hookEvidence() []diagnosis.Evidence {
+	var out []diagnosis.Evidence
+	for _, hf := range f.hookFaults() {
+		for _, e := range hf.evidence(f.view) {
+			if !slices.Contains(out, e) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
 }
 
 // hookFault is a base chain that does not lead packets to one of
@@ -129,7 +165,7 @@ func (hf *hookFault) evidence(v *nodeView) []diagnosis.Evidence {
 	out := []diagnosis.Evidence{{
 		Source: hf.chain.Source + " of " + v.label(), Ref: hf.chain.Table + " " + hf.chain.Name, Line: hf.chain.Line,
 		Quote:   fmt.Sprintf(":%s (%d rules)", hf.chain.Name, hf.chain.NumRules),
-		Command: showChain(v, hf.chain.Table, hf.chain.Name),
+		Command: showBase(v, hf.chain),
 	}}
 	if hf.captor != nil {
 		return append(out, ruleEvidence(v, *hf.captor))
@@ -144,6 +180,6 @@ func (hf *hookFault) evidence(v *nodeView) []diagnosis.Evidence {
 	}
 	return append(out, diagnosis.Evidence{
 		Source: hf.base.Source + " of " + v.label(), Ref: hf.base.Table + " " + hf.base.Name, Line: hf.base.Line,
-		Quote: strings.TrimSuffix(quote, ";"), Command: showChain(v, hf.base.Table, hf.base.Name),
+		Quote: strings.TrimSuffix(quote, ";"), Command: showBase(v, hf.base),
 	})
 }

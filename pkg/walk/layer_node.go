@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -82,11 +83,19 @@ func (f nodeFault) affected() string {
 		if t := frontendText(pr.frontend, pr.dst); !slices.Contains(fronts, t) {
 			fronts = append(fronts, t)
 		}
-		if !slices.Contains(callers, pr.caller.label) {
-			callers = append(callers, pr.caller.label)
+		if c := outsiders(pr.caller.label); !slices.Contains(callers, c) {
+			callers = append(callers, c)
 		}
 	}
 	return join(fronts, 2) + " for " + join(callers, 3)
+}
+
+// outsiders names the client "external" in a sentence.
+func outsiders(label string) string {
+	if label == "external" {
+		return "clients outside"
+	}
+	return label
 }
 
 // join lists up to n words, and how many more there are.
@@ -116,6 +125,12 @@ func summariseNode(p *Pass) Summary {
 		p.Missing(diagnosis.LayerNode, p.nodeStateMissing())
 		return Summary{Status: diagnosis.Unknown, Text: "no node's rules were read"}
 	}
+	if p.noneOutside() {
+		return Summary{Status: diagnosis.Skipped, Text: "no address of it is for clients outside the cluster"}
+	}
+	if p.Client.Kind == OnePod && p.clientPod() == nil {
+		p.Missing(diagnosis.LayerNode, p.clientMissing())
+	}
 	if !p.Has(snapshot.EndpointSlices) {
 		p.Need(diagnosis.LayerNode, snapshot.EndpointSlices)
 	}
@@ -129,6 +144,12 @@ func summariseNode(p *Pass) Summary {
 	return p.summariseProbes(probes)
 }
 
+// noneOutside says whether the client is outside, and every frontend is for the
+// cluster's own clients.
+func (p *Pass) noneOutside() bool {
+	return p.Client.Kind == FromExternal && !slices.ContainsFunc(p.Frontends(), func(f proxy.Frontend) bool { return f.Kind != proxy.ClusterIP })
+}
+
 // nodeAlone says whether an address is to be examined by the nodes' rules
 // alone: no Services were read, so nobody can say whose it is.
 func (p *Pass) nodeAlone() bool {
@@ -139,7 +160,7 @@ func (p *Pass) nodeAlone() bool {
 func (p *Pass) summariseAlone() Summary {
 	if p.Target.Port == 0 {
 		p.Missing(diagnosis.LayerNode, diagnosis.Missing{
-			What: "the port", Why: "without the Service, only the port tells which packet to walk", Supply: "vipwalk " + p.Target.Addr.String() + ":PORT --node-state FILE",
+			What: "the port", Why: "without the Service, only the port tells which packet to walk", Supply: "vipwalk " + shellQuote(netip.AddrPortFrom(p.Target.Addr, 80).String()) + " --node-state FILE   (80: the port)",
 		})
 		return Summary{Status: diagnosis.Unknown, Text: "an address without a port cannot be walked"}
 	}
@@ -165,8 +186,10 @@ func (p *Pass) summariseAlone() Summary {
 		}
 	}
 	switch {
-	case bad:
+	case bad && p.raisedOnNodes():
 		return Summary{Status: diagnosis.OK, Text: who + ": not every packet gets through"}
+	case bad:
+		return Summary{Status: diagnosis.Unknown, Text: who + ": not every packet gets through"}
 	case undecided(probes):
 		return Summary{Status: diagnosis.Unknown, Text: who + ": its rules do not tell where the packet goes"}
 	}
@@ -189,7 +212,7 @@ func (p *Pass) nodeStateMissing() diagnosis.Missing {
 	}
 	return diagnosis.Missing{
 		What: what, Why: why,
-		Supply: fmt.Sprintf("ssh %s sudo vipwalk node-state | %s --node-state %[1]s=-", name, p.again()),
+		Supply: fmt.Sprintf("ssh %s sudo vipwalk node-state | %s --node-state %s", sshHost(name), p.again(), shellQuote(name+"=-")),
 	}
 }
 
@@ -300,6 +323,11 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 		s.Status, s.Text = diagnosis.Unknown, who+": nothing could be walked"
 	case bad > 0:
 		s.Text = p.badNodes(probes)
+		if !p.raisedOnNodes() {
+			s.Status = diagnosis.Unknown // no check had a word for it
+		}
+	case unsure(probes):
+		s.Status, s.Text = diagnosis.Unknown, who+": whether as the objects ask cannot be told"
 	case empty > 0 && len(backends) == 0:
 		s.Text, s.Because = does("rejects, as it should with no endpoints", "reject, as they should with no endpoints"), p.emptyBecause()
 		if !allTurnedAway(probes) {
@@ -316,6 +344,16 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 		s.Text += fmt.Sprintf(" (%d just became ready and may be on the way)", len(fresh))
 	}
 	return s
+}
+
+// raisedOnNodes says whether a check of this layer reported anything.
+func (p *Pass) raisedOnNodes() bool {
+	return slices.ContainsFunc(p.findings, func(f *finding) bool { return f.code.Layer() == diagnosis.LayerNode })
+}
+
+// unsure says whether what any probe found was taken back.
+func unsure(probes []*probe) bool {
+	return slices.ContainsFunc(probes, func(pr *probe) bool { return pr.unsure != "" })
 }
 
 // undecided says whether any packet's end could not be told.

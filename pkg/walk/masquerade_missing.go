@@ -16,9 +16,9 @@ var masqueradeMissing = &Check{
 			pr := f.first()
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
-				Title:    fmt.Sprintf("%s does not masquerade %s: answers will not come back through it", f.view.label(), pr.caller.label),
+				Title:    fmt.Sprintf("%s does not masquerade packets of %s: answers may not come back through it", f.view.label(), outsiders(pr.caller.label)),
 				Expected: "source rewritten to the node's address (in " + f.view.proxyChains().postrouting + ")",
-				Found:    "source stays " + pr.caller.addr.String() + " on the way to " + listTo(pr.unmasked),
+				Found:    "source stays " + pr.caller.addr.String() + " on the way to " + listTo(pr.unmasked) + ", for " + f.affected(),
 				Evidence: append(wayEvidence(f.view, pr.unmasked[0]), f.view.masqueradeRules(pr)...),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
 			})
@@ -32,10 +32,11 @@ func (v *nodeView) masqueradeRules(pr *probe) []diagnosis.Evidence {
 	chain, ok := v.rules.OnlyFamily(familyOf(pr.frontend.V6)).Chain(names.table, names.postrouting)
 	e := diagnosis.Evidence{
 		Source: v.rulesName(pr.frontend.V6) + " of " + v.label(), Ref: names.table + " " + names.postrouting,
-		Quote: fmt.Sprintf("no chain %s in table %s", names.postrouting, names.table), Command: v.grepRules(names.postrouting),
+		Quote: fmt.Sprintf("no chain %s in table %s", names.postrouting, names.table), Command: v.grepRules(names.postrouting, pr.frontend.V6),
 	}
 	if ok {
-		e.Line, e.Quote = chain.Line, fmt.Sprintf(":%s (%d rules)", names.postrouting, chain.NumRules)
+		e.Source, e.Line, e.Command = chain.Source+" of "+v.label(), chain.Line, showBase(v, chain)
+		e.Quote = fmt.Sprintf(":%s (%d rules)", names.postrouting, chain.NumRules)
 		for r := range chain.Rules() {
 			e.Quote += "; " + r.Text
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
 // ruleEvidence quotes a rule of a node.
@@ -21,32 +22,49 @@ func ruleEvidence(v *nodeView, s netfilter.Step) diagnosis.Evidence {
 	}
 	return diagnosis.Evidence{
 		Source: s.Source + " of " + v.label(), Ref: strings.TrimSpace(s.Table + " " + s.Chain), Line: s.Line,
-		Quote: quote, Command: showChain(v, s.Table, s.Chain),
+		Quote: quote, Command: showChain(v, s),
 	}
 }
 
 // showChain is the command that prints a chain again; the chain exists, so
 // listing it creates nothing.
-func showChain(v *nodeView, table, chain string) string {
-	if table == "" || chain == "" {
+func showChain(v *nodeView, s netfilter.Step) string {
+	if s.Table == "" || s.Chain == "" {
 		return ""
 	}
-	if family := v.nftFamily(table); family != "" {
-		return v.onNodeCommand(fmt.Sprintf("sudo nft list chain %s %s %s", family, shellQuote(table), shellQuote(chain)))
+	if family := v.nftFamily(s.Table); family != "" {
+		return v.onNodeCommand(fmt.Sprintf("sudo nft list chain %s %s %s", family, shellQuote(s.Table), shellQuote(s.Chain)))
 	}
-	cmd := fmt.Sprintf("sudo iptables-save -t %s | grep -e '-A %s ' -e ':%[2]s '", table, chain)
-	if v.name == "" {
-		return cmd
+	return v.onNodeCommand(fmt.Sprintf("sudo %s -t %s | grep -e %s -e %s", v.saveTool(s.Source), shellQuote(s.Table), shellQuote("-A "+s.Chain+" "), shellQuote(":"+s.Chain+" ")))
+}
+
+// saveTool is the command that prints a text of rules again.
+func (v *nodeView) saveTool(source string) string {
+	for _, t := range v.state.Texts {
+		switch t.Kind {
+		case snapshot.IptablesSave, snapshot.Ip6tablesSave, snapshot.IptablesLegacySave, snapshot.Ip6tablesLegacySave:
+			if textName(t) == source {
+				return string(t.Kind)
+			}
+		}
 	}
-	return fmt.Sprintf("ssh %s \"%s\"", v.name, cmd)
+	return string(snapshot.IptablesSave)
+}
+
+// showBase is showChain for a chain that was looked up.
+func showBase(v *nodeView, c netfilter.Chain) string {
+	return showChain(v, netfilter.Step{Source: c.Source, Table: c.Table, Chain: c.Name})
 }
 
 // grepRules is the command that looks for a chain of kube-proxy's.
-func (v *nodeView) grepRules(chain string) string {
-	if v.seen.mode() == "nftables" {
+func (v *nodeView) grepRules(chain string, v6 bool) string {
+	switch {
+	case v.seen.mode() == "nftables" && v6:
+		return v.onNodeCommand("sudo nft list table ip6 " + kubeProxyTable + " | grep " + chain)
+	case v.seen.mode() == "nftables":
 		return v.onNodeCommand("sudo nft list table ip " + kubeProxyTable + " | grep " + chain)
 	}
-	return v.onNodeCommand("sudo iptables-save | grep " + chain)
+	return v.onNodeCommand("sudo " + v.saveTool(v.rulesName(v6)) + " | grep " + chain)
 }
 
 // wayEvidence quotes the rules that matter of an outcome's way: where it
@@ -79,8 +97,8 @@ func (p *Pass) backendsEvidence(bs []proxy.Backend) []diagnosis.Evidence {
 	if len(bs) == 0 {
 		return nil
 	}
-	var quotes []string
-	slice := ""
+	var names []string
+	quotes := map[string][]string{} // by EndpointSlice
 	for _, b := range bs {
 		q := fmt.Sprintf("%s ready=%t", b.Addr, b.Ready)
 		if b.TargetRef != "" {
@@ -89,13 +107,19 @@ func (p *Pass) backendsEvidence(bs []proxy.Backend) []diagnosis.Evidence {
 		if b.Node != "" {
 			q += " on " + b.Node
 		}
-		quotes = append(quotes, q)
-		slice = b.Slice
+		if quotes[b.Slice] == nil {
+			names = append(names, b.Slice)
+		}
+		quotes[b.Slice] = append(quotes[b.Slice], q)
 	}
-	return []diagnosis.Evidence{{
-		Source: "endpointslice/" + slice, Ref: "EndpointSlice/" + p.Service.Namespace + "/" + slice,
-		Quote: strings.Join(quotes, "; "), Command: p.showSlices(),
-	}}
+	var out []diagnosis.Evidence
+	for _, name := range names {
+		out = append(out, diagnosis.Evidence{
+			Source: "endpointslice/" + name, Ref: "EndpointSlice/" + p.Service.Namespace + "/" + name,
+			Quote: strings.Join(quotes[name], "; "), Command: p.showSlices(),
+		})
+	}
+	return out
 }
 
 // endpointsEvidence quotes all endpoints of the Service, for what is not among
@@ -103,7 +127,9 @@ func (p *Pass) backendsEvidence(bs []proxy.Backend) []diagnosis.Evidence {
 func (p *Pass) endpointsEvidence() diagnosis.Evidence {
 	var quotes []string
 	for _, e := range p.Endpoints() {
-		quotes = append(quotes, fmt.Sprintf("%s ready=%t", e.Addr, e.Ready))
+		if e.Addr.IsValid() {
+			quotes = append(quotes, fmt.Sprintf("%s ready=%t", e.Addr, e.Ready))
+		}
 	}
 	slices.Sort(quotes)
 	quote := strings.Join(slices.Compact(quotes), "; ")
@@ -117,7 +143,7 @@ func (p *Pass) endpointsEvidence() diagnosis.Evidence {
 }
 
 func (p *Pass) showSlices() string {
-	return fmt.Sprintf("kubectl get endpointslices -n %s -l kubernetes.io/service-name=%s -o yaml", p.Service.Namespace, p.Service.Name)
+	return kubectl("get", "endpointslices", "-n", p.Service.Namespace, "-l", "kubernetes.io/service-name="+p.Service.Name, "-o", "yaml")
 }
 
 // listAddrs joins backends' addresses for a sentence.

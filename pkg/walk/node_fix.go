@@ -3,6 +3,8 @@ package walk
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -20,24 +22,63 @@ func (p *Pass) restartProxy(v *nodeView) Proposal {
 		Verify:      []string{p.again(), v.onNodeCommand("curl -s http://127.0.0.1:10256/healthz")},
 	}
 	switch s := v.seen; {
-	case s.pod != nil:
+	case s.pod != nil && isStatic(s.pod):
+		// Deleting a static pod's mirror restarts nothing.
 		fix.Commands = []string{
-			fmt.Sprintf("kubectl logs -n %s %s --tail=50   (read this first: it may say why)", snapshot.ProxyNamespace, s.pod.Name),
-			fmt.Sprintf("kubectl delete pod -n %s %s", snapshot.ProxyNamespace, s.pod.Name),
+			proxyLogs(s.pod),
+			v.onNodeCommand("sudo crictl ps -q --name kube-proxy | xargs -r sudo crictl stop") + "   (the kubelet starts it again)",
 		}
-	case len(s.processes) > 0 && s.processes[0].name != "kube-proxy":
-		unit := s.processes[0].name
-		fix.Commands = []string{v.onNodeCommand("sudo systemctl restart " + unit)}
+	case s.pod != nil:
+		fix.Commands = []string{proxyLogs(s.pod), kubectl("delete", "pod", "-n", snapshot.ProxyNamespace, s.pod.Name)}
+	case s.container() != "":
+		unit := proxyUnits[s.container()]
+		fix.Commands = []string{
+			v.onNodeCommand("sudo journalctl -u "+unit+" -n 50") + "   (read this first: it may say why)",
+			v.onNodeCommand("sudo systemctl restart " + unit),
+		}
 		fix.BlastRadius = unit + " on " + v.label() + ", with all that it runs in its process; pods keep running"
 	case v.name != "":
 		fix.Commands = []string{
 			showProxyPods(v.name),
-			fmt.Sprintf("kubectl delete pod -n %s -l k8s-app=kube-proxy --field-selector spec.nodeName=%s", snapshot.ProxyNamespace, v.name),
+			kubectl("delete", "pod", "-n", snapshot.ProxyNamespace, "-l", "k8s-app=kube-proxy", "--field-selector", "spec.nodeName="+v.name),
 		}
 	default:
 		fix.Commands = []string{"kubectl delete pod -n kube-system -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE   (NODE: this node's name)"}
 	}
 	return Proposal{Fix: fix, NotSimulated: changesNode}
+}
+
+// proxyUnits are the systemd units of what runs kube-proxy in its own process.
+var proxyUnits = map[string]string{
+	"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s-agent", "kubelite": "snap.microk8s.daemon-kubelite",
+}
+
+// container is the process that has kube-proxy in it, "" where that is not so.
+func (s proxySeen) container() string {
+	name := ""
+	for _, pr := range s.processes {
+		if pr.name == "kube-proxy" {
+			return ""
+		}
+		if proxyUnits[pr.name] != "" {
+			name = pr.name
+		}
+	}
+	return name
+}
+
+// isStatic says whether the kubelet runs the pod from a file of its node.
+func isStatic(pod *corev1.Pod) bool {
+	for _, o := range pod.OwnerReferences {
+		if o.Kind == "Node" {
+			return true
+		}
+	}
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Annotations["kubernetes.io/config.source"] == "file"
+}
+
+func proxyLogs(pod *corev1.Pod) string {
+	return kubectl("logs", "-n", snapshot.ProxyNamespace, pod.Name, "--tail=50") + "   (read this first: it may say why)"
 }
 
 // startProxy is the mend for a node without one.
@@ -46,9 +87,9 @@ func (p *Pass) startProxy(v *nodeView) Proposal {
 		Fix: diagnosis.Fix{
 			Title: "find out why kube-proxy does not run on " + v.label() + ", and start it",
 			Commands: []string{
-				fmt.Sprintf("kubectl get daemonset -n %s kube-proxy -o wide", snapshot.ProxyNamespace),
+				kubectl("get", "daemonset", "-n", snapshot.ProxyNamespace, "kube-proxy", "-o", "wide"),
 				showProxyPods(v.name),
-				fmt.Sprintf("kubectl get events -n %s --sort-by=.lastTimestamp", snapshot.ProxyNamespace),
+				kubectl("get", "events", "-n", snapshot.ProxyNamespace, "--sort-by=.lastTimestamp"),
 			},
 			BlastRadius: "these commands only look; what starts kube-proxy changes the rules of " + v.label() + " alone",
 			Undo:        []string{"nothing to undo: these only look"},
@@ -96,7 +137,7 @@ func (p *Pass) unblock(v *nodeView, pr *probe, last netfilter.Step) []Proposal {
 	return append(out, Proposal{
 		Fix: diagnosis.Fix{
 			Title:       "see who wrote this rule, and have them let the Service's packets past",
-			Commands:    []string{showChain(v, last.Table, last.Chain), v.onNodeCommand("systemctl is-active docker firewalld ufw nftables")},
+			Commands:    []string{showChain(v, last), v.onNodeCommand("systemctl is-active docker firewalld ufw nftables")},
 			BlastRadius: "these commands only look",
 			Undo:        []string{"nothing to undo: these only look"},
 			Verify:      []string{p.again()},

@@ -100,30 +100,20 @@ func (p *Pass) readAt(v *nodeView) time.Time {
 
 // recentChange says which change came so shortly before the node was read, or
 // after, that what the probe found may be the state before it; "" where none
-// did.
+// did, and where something shows that kube-proxy is not about to follow.
 func (p *Pass) recentChange(pr *probe) string {
-	at := p.readAt(pr.view)
-	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t) < freshness }
-	name := "service/" + p.Service.Name
-	if recent(p.Service.CreationTimestamp.Time) {
-		return name + " was made just before the node was read"
-	}
-	if pod := pr.view.seen.pod; pod != nil && len(pr.blocked) == 0 {
-		for _, c := range pod.Status.ContainerStatuses {
-			if c.State.Running != nil && recent(c.State.Running.StartedAt.Time) {
-				return "kube-proxy had just started when the node was read"
-			}
-		}
-	}
-	if len(pr.blocked)+len(pr.unmasked)+len(pr.missing) > 0 {
+	if len(pr.blocked)+len(pr.unmasked) > 0 || pr.anyHookFault() != nil || len(pr.view.frozenProxy()) > 0 {
 		return ""
 	}
-	for _, sl := range p.Slices() {
-		if recent(sl.CreationTimestamp.Time) || recent(changedAt(sl)) {
-			return "endpointslice/" + sl.Name + " changed just before the node was read"
-		}
+	at := p.readAt(pr.view)
+	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t) < freshness }
+	if recent(p.Service.CreationTimestamp.Time) {
+		return "service/" + p.Service.Name + " was made just before the node was read"
 	}
-	if len(pr.untouched)+len(pr.refused) > 0 && !allFresh(p, pr) || len(pr.wrongPort) > 0 {
+	if pr.view.seen.startedAfter(recent) {
+		return "kube-proxy had just started when the node was read"
+	}
+	if len(pr.untouched)+len(pr.wrongPort)+len(pr.missing) > 0 || len(pr.refused) > 0 && !allFresh(p, pr) {
 		return ""
 	}
 	for _, o := range pr.stale {
@@ -131,7 +121,14 @@ func (p *Pass) recentChange(pr *probe) string {
 			return ""
 		}
 	}
-	return "the endpoints of " + name + " changed just before the node was read"
+	return "the endpoints of service/" + p.Service.Name + " changed just before the node was read"
+}
+
+// startedAfter says whether kube-proxy's container started at such a time.
+func (s proxySeen) startedAfter(recent func(time.Time) bool) bool {
+	return s.pod != nil && slices.ContainsFunc(s.pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil && recent(c.State.Running.StartedAt.Time)
+	})
 }
 
 func changedAt(sl *discoveryv1.EndpointSlice) time.Time {
@@ -154,8 +151,11 @@ func allFresh(p *Pass, pr *probe) bool {
 }
 
 // left says whether the pod that has the address began to terminate, or ceased
-// to be ready, just now.
+// to be ready, just now; one that is gone is known by its slice alone.
 func (p *Pass) left(a netip.Addr, recent func(time.Time) bool) bool {
+	if len(p.podsByIP[a]) == 0 {
+		return slices.ContainsFunc(p.Slices(), func(sl *discoveryv1.EndpointSlice) bool { return recent(changedAt(sl)) })
+	}
 	for _, pod := range p.podsByIP[a] {
 		if d := pod.DeletionTimestamp; d != nil {
 			// It is when the grace period ends, not when it began.

@@ -244,7 +244,8 @@ func (v *nodeView) supply() string {
 	if v.name == "" {
 		return "sudo vipwalk node-state > node.txt   (then: --node-state node.txt)"
 	}
-	return fmt.Sprintf("ssh %s sudo vipwalk node-state > %[1]s.txt   (then: --node-state %[1]s=%[1]s.txt)", v.name)
+	file := shellQuote(v.name + ".txt")
+	return fmt.Sprintf("ssh %s sudo vipwalk node-state > %s   (then: --node-state %s=%[2]s)", sshHost(v.name), file, shellQuote(v.name))
 }
 
 // proxyNode is the node as the expectation needs it.

@@ -30,7 +30,7 @@ var proxyModeDiffers = &Check{
 				Found:    seen + " mode",
 				Evidence: append(evidence, diagnosis.Evidence{
 					Source: s.configRef, Ref: "ConfigMap/" + snapshot.ProxyNamespace, Quote: "mode: " + s.configured,
-					Command: fmt.Sprintf("kubectl get -n %s %s -o yaml", snapshot.ProxyNamespace, s.configRef),
+					Command: kubectl("get", "-n", snapshot.ProxyNamespace, s.configRef, "-o", "yaml"),
 				}),
 				Fixes: []Proposal{p.restartProxy(v)},
 			})
@@ -49,14 +49,14 @@ func (v *nodeView) modeChains() []diagnosis.Evidence {
 	if c, ok := v.rules.Chain(kubeProxyTable, "services"); ok && v.seen.byRules == "nftables" {
 		return []diagnosis.Evidence{{
 			Source: c.Source + " of " + v.label(), Ref: c.Table + " " + c.Name, Line: c.Line,
-			Quote: fmt.Sprintf("table %s, chain %s (%d rules)", c.Table, c.Name, c.NumRules), Command: showChain(v, c.Table, c.Name),
+			Quote: fmt.Sprintf("table %s, chain %s (%d rules)", c.Table, c.Name, c.NumRules), Command: showBase(v, c),
 		}}
 	}
 	for _, name := range []string{"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER", "KUBE-SERVICES"} {
 		if c, ok := v.rules.Chain("nat", name); ok {
 			return []diagnosis.Evidence{{
 				Source: c.Source + " of " + v.label(), Ref: "nat " + name, Line: c.Line,
-				Quote: fmt.Sprintf(":%s (%d rules)", name, c.NumRules), Command: showChain(v, "nat", name),
+				Quote: fmt.Sprintf(":%s (%d rules)", name, c.NumRules), Command: showBase(v, c),
 			}}
 		}
 	}

@@ -59,8 +59,9 @@ func (v *nodeView) noProxy(p *Pass) []diagnosis.Evidence {
 			Command: v.onNodeCommand("ps -e -o pid,stat,comm | grep -e kube-proxy -e k3s -e rke2 -e kubelite"),
 		})
 	}
-	// That other nodes have a kube-proxy pod says that this one should.
-	if s.podsRead && v.name != "" && s.podsElsewhere > 0 {
+	// A pod that is there and does not run, or that other nodes have one, says
+	// that this one should.
+	if s.podsRead && v.name != "" && (s.pod != nil || s.podsElsewhere > 0) {
 		quote := fmt.Sprintf("%d kube-proxy pods on other nodes, none on %s", s.podsElsewhere, v.name)
 		if s.pod != nil {
 			quote = fmt.Sprintf("pod %s on %s is %s and not ready", s.pod.Name, v.name, s.pod.Status.Phase)
@@ -75,7 +76,10 @@ func (v *nodeView) noProxy(p *Pass) []diagnosis.Evidence {
 }
 
 func showProxyPods(node string) string {
-	return fmt.Sprintf("kubectl get pods -n %s -l k8s-app=kube-proxy -o wide --field-selector spec.nodeName=%s", snapshot.ProxyNamespace, node)
+	if node == "" {
+		return kubectl("get", "pods", "-n", snapshot.ProxyNamespace, "-o", "wide")
+	}
+	return kubectl("get", "pods", "-n", snapshot.ProxyNamespace, "-o", "wide", "--field-selector", "spec.nodeName="+node)
 }
 
 func podRuns(pod *corev1.Pod) bool {

@@ -40,10 +40,10 @@ func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 	if ok {
 		e.Source, e.Line = chain.Source+" of "+v.label(), chain.Line
 		e.Quote = fmt.Sprintf(":%s (%d rules, none for %s)", names.services, chain.NumRules, pr.dst)
-		e.Command = showChain(v, names.table, names.services)
+		e.Command = showBase(v, chain)
 	} else {
 		e.Quote = fmt.Sprintf("no chain %s in table %s", names.services, names.table)
-		e.Command = v.grepRules(names.services)
+		e.Command = v.grepRules(names.services, pr.frontend.V6)
 	}
 	out = append(out, e)
 	for _, o := range pr.untouched {
@@ -72,7 +72,19 @@ func (v *nodeView) onNodeCommand(cmd string) string {
 	if v.name == "" {
 		return cmd
 	}
-	return fmt.Sprintf("ssh %s \"%s\"", v.name, cmd)
+	if strings.ContainsAny(cmd, "\"$`\\!") {
+		return "ssh " + sshHost(v.name) + " " + shellQuote(cmd)
+	}
+	return "ssh " + sshHost(v.name) + " \"" + cmd + "\""
+}
+
+// sshHost is a node's name as a word that ssh takes for a host and for nothing
+// else.
+func sshHost(name string) string {
+	if strings.HasPrefix(name, "-") {
+		return "NODE"
+	}
+	return shellQuote(name)
 }
 
 // isPolicy says whether a step is a chain's policy and not a rule.
