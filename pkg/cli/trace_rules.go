@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
@@ -130,28 +131,34 @@ func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bo
 
 // notLocal answers for addresses when the node's own were not read. A cluster
 // IP is no node's: kube-proxy's chain KUBE-SERVICES names those, or its set
-// cluster-ips, as opposed to external and load balancer addresses, which may be. Nothing is known of any
-// other address.
+// cluster-ips, as opposed to external and load balancer addresses, which may
+// be. Nothing is known of any other address.
 func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
-	clusterIPs := map[netip.Addr]bool{}
+	read := sync.OnceValue(func() map[netip.Addr]bool { return clusterIPs(state) })
+	return func(a netip.Addr) netfilter.Tri {
+		if read()[a] {
+			return netfilter.False
+		}
+		return netfilter.Unknown
+	}
+}
+
+// clusterIPs are the addresses that kube-proxy's rules name as cluster IPs.
+func clusterIPs(state *snapshot.NodeState) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
 	for _, t := range state.All(append(ruleKinds(netfilter.IPv4), ruleKinds(netfilter.IPv6)...)...) {
 		for line := range strings.Lines(t.Content) {
 			if a, ok := clusterIP(line); ok {
-				clusterIPs[a] = true
+				out[a] = true
 			}
 		}
 	}
 	for _, t := range state.All(snapshot.NftRuleset) {
 		for _, a := range nftables.Addresses(t.Content, "kube-proxy", "cluster-ips") {
-			clusterIPs[a] = true
+			out[a] = true
 		}
 	}
-	return func(a netip.Addr) netfilter.Tri {
-		if clusterIPs[a] {
-			return netfilter.False
-		}
-		return netfilter.Unknown
-	}
+	return out
 }
 
 // clusterIPComment ends the comments of kube-proxy's rules for a cluster IP.
