@@ -144,6 +144,37 @@ func (Recalled) Why(*State) string { return "" }
 
 func recentEntry(list string) string { return "\x00" + list + "\x00" }
 
+// ReversePath matches a packet whose source is routed back the way it came
+// (-m rpfilter). A packet whose way in is not told is taken to come from where
+// its source is.
+type ReversePath struct {
+	// Loose: any way back will do.
+	Loose bool
+}
+
+// Eval asks Host.Route, which doesn't know rules of policy routing.
+func (m ReversePath) Eval(s *State) Tri {
+	if s.Packet.LocalProcess || s.In == "" || s.In == "lo" {
+		return True
+	}
+	dev := ""
+	if s.Host != nil && s.Src.IsValid() {
+		dev = s.Host.Route(s.Src)
+	}
+	switch {
+	case dev == "":
+		return Unknown
+	case m.Loose:
+		return True
+	}
+	return Of(dev == s.In)
+}
+
+// Why says that the way back isn't known.
+func (ReversePath) Why(s *State) string {
+	return fmt.Sprintf("by which interface %s is reached is not known", s.Src)
+}
+
 // FromSocket matches properties of the sending process (-m owner).
 type FromSocket struct{ What string }
 
@@ -161,9 +192,16 @@ func (m FromSocket) Why(*State) string { return "the sending process's " + m.Wha
 // Bridged matches what br_netfilter knows of a packet that crosses a bridge.
 type Bridged struct{}
 
-// Eval is False for a packet of the node's own.
+// Bridger is what a Host may know besides: whether an interface is a bridge.
+type Bridger interface{ Bridge(iface string) Tri }
+
+// Eval is False for a packet of the node's own, and for one that came in by an
+// interface that is no bridge.
 func (Bridged) Eval(s *State) Tri {
 	if s.Packet.LocalProcess {
+		return False
+	}
+	if b, ok := s.Host.(Bridger); ok && s.In != "" && b.Bridge(s.In) == False {
 		return False
 	}
 	return Unknown

@@ -251,7 +251,11 @@ func TestMatches(t *testing.T) {
 		{"-m pkttype --pkt-type broadcast", forwarded(), pass},
 		{"-m u32 --u32 0&0xFF=1", forwarded(), unknown},
 		{"-m nonesuch --with 1 ! --without -2 --flag", forwarded(), unknown},
-		{"-m rpfilter --invert", forwarded(), unknown},
+		{"-m rpfilter --validmark --invert", forwarded(), pass},
+		{"-m rpfilter --loose", forwarded(), drop},
+		{"-m cgroup --cgroup 5", forwarded(), pass},
+		{"-m socket --transparent", forwarded(), unknown},
+		{"-m u32 --u32 0&0xFF=1", forwarded(), unknown},
 		{"-m string --algo bm --string x -p udp", forwarded(), pass}, // false beats unknown
 		{"--nonesuch 1", forwarded(), unknown},
 		{"-f", forwarded(), pass},

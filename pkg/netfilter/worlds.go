@@ -65,8 +65,7 @@ func (w *walker) worlds(matched, not []result, u note) []result {
 	for _, s := range []sameness{alike, exceptSource, sameEnd} {
 		out = append(out, w.agreed(a, b, s, u)...)
 	}
-	left := append(a, b...)
-	if rest, ok := w.disagreed(left, u); ok {
+	if rest, ok := w.disagreed(slices.Concat(a, b), u); ok {
 		out = append(out, rest)
 	}
 	return out

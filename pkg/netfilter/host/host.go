@@ -17,6 +17,8 @@ import (
 type Host struct {
 	addresses     map[netip.Addr]string // address -> interface
 	addressesRead bool
+	links         map[string]bool // interfaces that `ip addr` shows with all they are
+	masters       map[string]bool // interfaces that have ports: bridges and bonds
 	routes        []Route
 	routesRead    bool
 	sysctls       map[string]string
@@ -117,6 +119,15 @@ func (h *Host) Lookup(a netip.Addr) (Route, bool) {
 
 // RoutesRead says whether the routes are known.
 func (h *Host) RoutesRead() bool { return h.routesRead }
+
+// Bridge says that an interface is no bridge: it has no ports. Of one that has,
+// it isn't known (it may be a bond).
+func (h *Host) Bridge(iface string) netfilter.Tri {
+	if h.links[iface] && !h.masters[iface] {
+		return netfilter.False
+	}
+	return netfilter.Unknown
+}
 
 // Forwarding implements netfilter.Host by net.ipv4.ip_forward, or
 // net.ipv6.conf.all.forwarding.

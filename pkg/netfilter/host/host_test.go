@@ -106,3 +106,14 @@ func FuzzParse(f *testing.F) {
 		h.Route(netip.MustParseAddr("10.0.0.1"))
 	})
 }
+
+func TestBridge(t *testing.T) {
+	var h Host
+	h.ParseAddr("2: eth0: <BROADCAST,UP> mtu 1500 qdisc mq state UP group default qlen 1000\n    inet 10.0.0.1/24 scope global eth0\n" +
+		"3: cni0: <BROADCAST,UP> mtu 1450 qdisc noqueue state UP\n4: veth1@if2: <BROADCAST,UP> mtu 1450 qdisc noqueue master cni0 state UP\n")
+	for iface, want := range map[string]netfilter.Tri{"eth0": netfilter.False, "veth1": netfilter.False, "cni0": netfilter.Unknown, "eth9": netfilter.Unknown} {
+		if got := h.Bridge(iface); got != want {
+			t.Errorf("%s: %v, want %v", iface, got, want)
+		}
+	}
+}

@@ -20,6 +20,7 @@ func (h *Host) ParseAddr(text string) {
 			// "3: eth0@if4: <...>" or, with -o, "3: eth0    inet 10.0.0.1/24 ..."
 			iface = ifaceName(f[1])
 			h.addrFields(iface, f[2:])
+			h.link(iface, f[2:])
 		case f[0] == "inet" || f[0] == "inet6":
 			h.addrFields(iface, f)
 		case len(f) > 2 && isState(f[1]):
@@ -27,6 +28,22 @@ func (h *Host) ParseAddr(text string) {
 			for _, w := range f[2:] {
 				h.addPrefix(ifaceName(f[0]), w)
 			}
+		}
+	}
+}
+
+// link reads "<BROADCAST,UP> mtu 1450 qdisc noqueue master cni0 state UP".
+func (h *Host) link(iface string, f []string) {
+	if len(f) == 0 || !strings.HasPrefix(f[0], "<") {
+		return
+	}
+	if h.links == nil {
+		h.links, h.masters = map[string]bool{}, map[string]bool{}
+	}
+	h.links[iface] = true
+	for i := 0; i+1 < len(f); i++ {
+		if f[i] == "master" {
+			h.masters[f[i+1]] = true
 		}
 	}
 }

@@ -210,7 +210,7 @@ func (e *extras) set(at token, not bool, name string, values ...token) {
 // the match that prints it.
 var undecided = map[string]string{
 	"limit:": "limit", "#conn": "connlimit", "length": "length", "MAC": "mac", "TTL": "ttl", "HL": "hl", "DSCP": "dscp", "TOS": "tos", "tos": "tos",
-	"tcpmss": "tcpmss", "policy": "policy", "rpfilter": "rpfilter", "socket": "socket", "u32": "u32", "cgroup": "cgroup", "TIME": "time",
+	"tcpmss": "tcpmss", "policy": "policy", "socket": "socket", "u32": "u32", "TIME": "time",
 	"STRING": "string", "bpf": "bpf", "ipvs": "ipvs", "vaddr": "ipvs", "vproto": "ipvs", "vport": "ipvs", "connbytes": "connbytes", "quota:": "quota",
 	"cpu": "cpu", "helper": "helper", "realm": "realm", "ah": "ah", "esp": "esp", "devgroup": "devgroup", "avg": "limit", "ipv4options": "ipv4options", "rt": "rt", "frag": "frag", "dst": "dst", "hbh": "hbh", "cluster": "cluster", "osf": "osf", "time": "time", "connlabel": "connlabel",
 }
@@ -502,6 +502,14 @@ func (e *extras) otherMatch(t token, not bool) bool {
 		e.at++
 		e.emit(t, "-m", "pkttype")
 		e.option(t, not, "--pkt-type")
+	case "rpfilter":
+		e.emit(t, "-m", "rpfilter")
+		for w := e.word().text; w == "loose" || w == "validmark" || w == "invert" || w == "accept-local"; w = e.word().text {
+			e.emit(e.take(), "--"+w)
+		}
+	case "cgroup":
+		e.emit(t, "-m", "cgroup")
+		e.option(t, not, "--cgroup")
 	case "nfacct-name":
 		e.emit(t, "-m", "nfacct")
 		e.option(t, false, "--nfacct-name")

@@ -17,6 +17,8 @@ type module struct {
 	// end adds what several options make together; nil for most modules.
 	end func() []netfilter.Expr
 
+	reverse *reversePath
+
 	statistic *statistic
 	recent    *recent
 	limitTo   string // of addrtype: --limit-iface-in or -out
@@ -32,14 +34,12 @@ var undecidable = map[string]string{
 	"connbytes": "it depends on the bytes that the connection has carried",
 	"quota":     "it depends on the bytes counted so far",
 	"time":      "it depends on the time of day",
-	"rpfilter":  "it depends on the routes back to the source",
 	"u32":       "it depends on the packet's bytes",
 	"bpf":       "it depends on the packet's bytes",
 	"string":    "it depends on the packet's bytes",
 	"length":    "it depends on the packet's length",
 	"mac":       "it depends on the sender's link-layer address",
 	"socket":    "it depends on the open sockets",
-	"cgroup":    "it depends on the sending process",
 	"policy":    "it depends on the IPsec policies",
 	"cpu":       "it depends on the processor",
 	"ttl":       "it depends on the packet's TTL",
@@ -58,8 +58,11 @@ func newModule(name string) module {
 	case "recent":
 		m.recent = &recent{list: "DEFAULT", hits: 1}
 		m.end = m.recent.end
+	case "rpfilter":
+		m.reverse = &reversePath{}
+		m.end = m.reverse.end
 	case "comment", "nfacct", "tcp", "udp", "sctp", "dccp", "udplite", "icmp", "icmp6", "icmpv6", "multiport",
-		"conntrack", "state", "mark", "connmark", "addrtype", "iprange", "set", "owner", "physdev", "pkttype":
+		"conntrack", "state", "mark", "connmark", "addrtype", "iprange", "set", "owner", "physdev", "pkttype", "cgroup":
 	default:
 		m.foreign = true
 		why, ok := undecidable[name]
@@ -137,6 +140,10 @@ func (m *module) option(p *ruleParser, o *option) bool {
 		return m.physdev(p, o)
 	case "pkttype":
 		return m.pkttype(p, o)
+	case "rpfilter":
+		return m.reverse.option(o)
+	case "cgroup":
+		return m.cgroup(p, o)
 	}
 	return false
 }
@@ -283,4 +290,36 @@ func (m *module) pkttype(p *ruleParser, o *option) bool {
 	return m.with(p, o, func(s string) (netfilter.Match, error) {
 		return netfilter.PktType{Type: strings.ToLower(s)}, nil
 	})
+}
+
+// cgroup reads -m cgroup, which packets that no process of the node sent never
+// match.
+func (m *module) cgroup(p *ruleParser, o *option) bool {
+	if o.text != "--cgroup" && o.text != "--path" {
+		return false
+	}
+	return m.with(p, o, func(string) (netfilter.Match, error) { return netfilter.FromSocket{What: "cgroup"}, nil })
+}
+
+// reversePath is -m rpfilter.
+type reversePath struct{ loose, invert bool }
+
+func (r *reversePath) option(o *option) bool {
+	switch o.text {
+	case "--loose":
+		r.loose = true
+	case "--invert":
+		r.invert = true
+	case "--validmark", "--accept-local":
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reversePath) end() []netfilter.Expr {
+	o := option{not: r.invert}
+	var out []netfilter.Expr
+	o.add(&out, netfilter.ReversePath{Loose: r.loose})
+	return out
 }
