@@ -113,7 +113,8 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 		pr.stale = append(pr.stale, o)
 	case o.Verdict != netfilter.DNAT:
 		pr.blocked = append(pr.blocked, o)
-	case pr.expect.Masquerade == proxy.MasqYes && o.Masquerade == netfilter.False:
+	case pr.expect.Masquerade == proxy.MasqYes && o.Masquerade == netfilter.False && pr.view.host.Local(o.To.Addr()) != netfilter.True:
+		// What is delivered to the node itself answers through it as it is.
 		pr.unmasked = append(pr.unmasked, o)
 	}
 }
