@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,7 +92,8 @@ func (a *app) walkTargets(cmd *cobra.Command, f *walkFlags, args []string) error
 
 // addHint adds a hint to an error of ours.
 func addHint(err error, format string, args ...any) error {
-	if e, ok := err.(*exitError); ok {
+	var e *exitError
+	if errors.As(err, &e) {
 		return e.hint(format, args...)
 	}
 	return err

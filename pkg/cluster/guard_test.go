@@ -14,7 +14,7 @@ type wire struct{ sent int }
 
 func (w *wire) RoundTrip(*http.Request) (*http.Response, error) {
 	w.sent++
-	return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
 func TestGuard(t *testing.T) {

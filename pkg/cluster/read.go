@@ -32,7 +32,7 @@ type resourceType struct {
 var resourceTypes = map[snapshot.Resource]resourceType{
 	snapshot.Services:        {corev1.SchemeGroupVersion, "services", func() runtime.Object { return &corev1.ServiceList{} }},
 	snapshot.EndpointSlices:  {discoveryv1.SchemeGroupVersion, "endpointslices", func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
-	snapshot.Endpoints:       {corev1.SchemeGroupVersion, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} }}, //nolint:staticcheck // compared with the slices
+	snapshot.Endpoints:       {corev1.SchemeGroupVersion, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} }},
 	snapshot.Pods:            {corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.PodList{} }},
 	snapshot.Deployments:     {appsv1.SchemeGroupVersion, "deployments", func() runtime.Object { return &appsv1.DeploymentList{} }},
 	snapshot.ReplicaSets:     {appsv1.SchemeGroupVersion, "replicasets", func() runtime.Object { return &appsv1.ReplicaSetList{} }},

@@ -1,5 +1,6 @@
 package netfilter
 
+import "slices"
 import "net/netip"
 
 // result is an outcome in the making.

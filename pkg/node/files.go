@@ -143,12 +143,12 @@ func (r *fileReader) folder(node, path string) error {
 		}
 	}
 	if len(files) == 0 && node == "" {
-		return r.folders(path, folders)
+		return r.folders(folders)
 	}
 	return r.files(node, path, files)
 }
 
-func (r *fileReader) folders(path string, folders []string) error {
+func (r *fileReader) folders(folders []string) error {
 	if len(folders) == 0 {
 		return errors.New("the folder is empty")
 	}

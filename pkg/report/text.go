@@ -150,13 +150,15 @@ func (p *printer) closing(r *diagnosis.Report) {
 		p.line(fmt.Sprintf("ignored: %d (%s)", r.Summary.Ignored, ignoredCodes(r)))
 	}
 	for _, s := range worstFirst(r.Services) {
-		for _, c := range fold(s.Diagnoses) {
-			if r.Summary.Ignored == 0 {
-				p.line()
-			}
-			p.line("explain: ", p.opts.program(), " explain ", Escape(string(c.Code)))
-			return
+		cases := fold(s.Diagnoses)
+		if len(cases) == 0 {
+			continue
 		}
+		if r.Summary.Ignored == 0 {
+			p.line()
+		}
+		p.line("explain: ", p.opts.program(), " explain ", Escape(string(cases[0].Code)))
+		return
 	}
 }
 

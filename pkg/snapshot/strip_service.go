@@ -105,15 +105,15 @@ func StripEndpoints(in *corev1.Endpoints) corev1.Endpoints { //nolint:staticchec
 			return corev1.EndpointSubset{ //nolint:staticcheck // see Objects
 				Addresses:         each(s.Addresses, endpointAddress),
 				NotReadyAddresses: each(s.NotReadyAddresses, endpointAddress),
-				Ports: each(s.Ports, func(p *corev1.EndpointPort) corev1.EndpointPort { //nolint:staticcheck // see Objects
-					return corev1.EndpointPort{Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: copyPtr(p.AppProtocol)} //nolint:staticcheck // see Objects
+				Ports: each(s.Ports, func(p *corev1.EndpointPort) corev1.EndpointPort {
+					return corev1.EndpointPort{Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: copyPtr(p.AppProtocol)}
 				}),
 			}
 		}),
 	}
 }
 
-func endpointAddress(in *corev1.EndpointAddress) corev1.EndpointAddress { //nolint:staticcheck // see Objects
+func endpointAddress(in *corev1.EndpointAddress) corev1.EndpointAddress {
 	return corev1.EndpointAddress{ //nolint:staticcheck // see Objects
 		IP: in.IP, Hostname: in.Hostname, NodeName: copyPtr(in.NodeName), TargetRef: with(in.TargetRef, objectReference),
 	}

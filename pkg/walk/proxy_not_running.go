@@ -21,7 +21,7 @@ var proxyNotRunning = &Check{
 	Run: func(p *Pass) {
 		probes := p.probes()
 		for _, v := range p.node.views {
-			evidence := v.noProxy(p)
+			evidence := v.noProxy()
 			if len(evidence) == 0 {
 				continue
 			}
@@ -46,7 +46,7 @@ var proxyNotRunning = &Check{
 
 // noProxy is the evidence that the node has no service proxy; nil where there
 // is one, or where it isn't known.
-func (v *nodeView) noProxy(p *Pass) []diagnosis.Evidence {
+func (v *nodeView) noProxy() []diagnosis.Evidence {
 	s := v.seen
 	if s.replacement != "" || s.answered != "" || len(s.processes) > 0 || podRuns(s.pod) {
 		return nil

@@ -32,9 +32,6 @@ type workloadCondition struct {
 // String is kind/name as kubectl takes it: "deployment/orders".
 func (w workload) String() string { return strings.ToLower(w.kind) + "/" + w.meta.Name }
 
-// scalable says whether `kubectl scale` can change its number of pods.
-func (w workload) scalable() bool { return w.kind != "DaemonSet" }
-
 // workloadResources are what has to be read to know a namespace's workloads.
 // ReplicaSets count where they were read: nearly all belong to a Deployment,
 // and what bare ones there are do not make the rest unknown.
@@ -166,20 +163,4 @@ func (w *world) ownerOf(pod *corev1.Pod) (name string, ok bool) {
 		return "replicaset/" + o.Name, true
 	}
 	return "", false
-}
-
-// owners names the workloads of pods, each once, in order.
-func (w *world) ownersOf(pods []*corev1.Pod) []string {
-	var out []string
-	for _, pod := range pods {
-		name, ok := w.ownerOf(pod)
-		if !ok {
-			name = "pod/" + pod.Name
-		}
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

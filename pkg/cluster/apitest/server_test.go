@@ -47,7 +47,7 @@ func get(t *testing.T, url string) (int, []string) {
 		Metadata struct{ Name, Continue string }
 		Items    []struct{ Metadata struct{ Name string } }
 	}
-	if err := json.NewDecoder(r.Body).Decode(&v); err != nil && r.StatusCode == 200 {
+	if err := json.NewDecoder(r.Body).Decode(&v); err != nil && r.StatusCode == http.StatusOK {
 		t.Fatal(err)
 	}
 	var names []string
