@@ -1,7 +1,9 @@
 package netfilter
 
-import "slices"
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // result is an outcome in the making.
 type result struct {
