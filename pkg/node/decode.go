@@ -1,11 +1,11 @@
 package node
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,30 +17,37 @@ const maxInput = 512 << 20
 // readInput reads a file or stream whole, and makes it UTF-8 with plain
 // newlines. It is an error if it is empty, too long, or no text.
 func readInput(r io.Reader) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	switch {
+	var b strings.Builder // a string that need not be copied, of hundreds of megabytes perhaps
+	if f, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() <= maxInput {
+			b.Grow(int(info.Size()) + 1)
+		}
+	}
+	_, err := io.Copy(&b, io.LimitReader(r, maxInput+1))
+	switch raw := b.String(); {
 	case err != nil:
 		return "", err
-	case len(b) > maxInput:
+	case len(raw) > maxInput:
 		return "", fmt.Errorf("over %d MiB", maxInput>>20)
-	case len(bytes.TrimSpace(b)) == 0:
+	case strings.TrimSpace(raw) == "":
 		return "", errEmpty
+	default:
+		s := plain(raw)
+		return s, checkText(s)
 	}
-	s := plain(b)
-	return s, checkText(s)
 }
 
 var errEmpty = errors.New("empty: did the command that was to fill it fail? (iptables-save prints nothing without root)")
 
 // plain decodes what a Windows shell may have made of a tool's output.
-func plain(b []byte) string {
+func plain(s string) string {
 	switch {
-	case bytes.HasPrefix(b, []byte{0xff, 0xfe}):
-		return newlines(fromUTF16(b[2:], binary.LittleEndian))
-	case bytes.HasPrefix(b, []byte{0xfe, 0xff}):
-		return newlines(fromUTF16(b[2:], binary.BigEndian))
+	case strings.HasPrefix(s, "\xff\xfe"):
+		return newlines(fromUTF16([]byte(s[2:]), binary.LittleEndian))
+	case strings.HasPrefix(s, "\xfe\xff"):
+		return newlines(fromUTF16([]byte(s[2:]), binary.BigEndian))
 	}
-	return newlines(string(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))))
+	return newlines(strings.TrimPrefix(s, "\xef\xbb\xbf"))
 }
 
 func fromUTF16(b []byte, order binary.ByteOrder) string {
@@ -63,6 +70,9 @@ func checkText(s string) error {
 	if strings.HasPrefix(s, "\x1f\x8b") {
 		return errors.New("gzip data, not text: if vipwalk capture wrote it, give it with --bundle")
 	}
+	if utf8.ValidString(s) && !hasControl(s) {
+		return nil
+	}
 	odd := 0
 	for n, line := range splitLines(s) {
 		for _, r := range line {
@@ -80,6 +90,16 @@ func checkText(s string) error {
 		}
 	}
 	return nil
+}
+
+// hasControl says whether a byte is there that no line of text has.
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != '\x1b' {
+			return true
+		}
+	}
+	return strings.ContainsRune(s, utf8.RuneError)
 }
 
 func notText(line int) error {

@@ -67,6 +67,8 @@ type section struct {
 	family   netfilter.Family // that the command line before it names
 	// note says what is wrong with it, if anything is.
 	note string
+	// whole is the file's text, where the section is all of it.
+	whole string
 }
 
 // dump is what is told of an iptables-save by its headers.
@@ -143,13 +145,16 @@ type recogniser struct {
 func recognise(s string) (sections []*section, stranger int) {
 	r := &recogniser{lines: splitLines(s)}
 	if nftJSON.MatchString(s) {
-		return []*section{{tool: toolNamed("nft -j list ruleset"), to: len(r.lines)}}, 0
+		return []*section{{tool: toolNamed("nft -j list ruleset"), to: len(r.lines), whole: s}}, 0
 	}
 	for i, line := range r.lines {
 		r.line(i, line)
 	}
 	if r.inTable {
 		r.truncated()
+	}
+	if n := len(r.sections); n == 1 && r.sections[0].from == 0 && r.sections[0].to == len(r.lines) {
+		r.sections[0].whole = s
 	}
 	return r.sections, r.stranger
 }
@@ -277,6 +282,9 @@ func (r *recogniser) other(i int, line string) {
 // content is a section's text, with as many empty lines before it as make its
 // lines keep the numbers that they have in the file.
 func (s *section) content(lines []string) string {
+	if strings.HasSuffix(s.whole, "\n") {
+		return s.whole // large, mostly: not to be copied
+	}
 	return strings.Repeat("\n", s.from) + strings.Join(lines[s.from:s.to], "\n") + "\n"
 }
 

@@ -210,7 +210,7 @@ func FuzzRecognise(f *testing.F) {
 		if err != nil {
 			return
 		}
-		lines := splitLines(plain([]byte(s)))
+		lines := splitLines(plain(s))
 		for _, p := range sf.pieces {
 			for i, l := range splitLines(p.Content) {
 				if l != "" && (i >= len(lines) || lines[i] != l) {
