@@ -167,6 +167,18 @@ func fibType(side netfilter.Side, link string) *operand {
 	return o
 }
 
+// wayBack reads whether the source is routed back the way the packet came, or
+// with loose, at all: fib saddr . iif oif, fib saddr oif.
+func wayBack(loose bool) *operand {
+	m := netfilter.ReversePath{Loose: loose}
+	o := reader(kindExists, func(s *netfilter.State) reading { return notKnown(m.Why(s)) })
+	o.is = func(s *netfilter.State, p pattern) netfilter.Tri {
+		exists := m.Eval(s)
+		return netfilter.Of(p.holds(datum{num: 1})).And(exists).Not().And(netfilter.Of(p.holds(datum{})).And(exists.Not()).Not()).Not()
+	}
+	return o
+}
+
 // pktType reads the link-layer type of the packet.
 func pktType() *operand {
 	names := [...]string{"unicast", "broadcast", "multicast"}

@@ -270,11 +270,10 @@ func (p *ruleParser) fib() *operand {
 		}
 		return fibType(side, link)
 	case "oif", "oifname":
-		k := kindExists
-		if t := p.peek(); !t.is("missing") && !t.is("exists") && !t.is("0") && !t.is("1") {
-			k = kindIface
+		if t := p.peek(); side == netfilter.Src && (t.is("missing") || t.is("exists") || t.is("0") || t.is("1")) {
+			return wayBack(link == "")
 		}
-		return opaque(k, "it depends on the routes back to the source")
+		return opaque(kindIface, "it depends on the node's routes")
 	}
 	p.failf(result, "%q is nothing that fib looks up", result.text)
 	return nil
