@@ -63,7 +63,7 @@ func familyOfRule(line string, l layout) netfilter.Family {
 		}
 	}
 	switch {
-	case strings.Contains(line, "icmp6") || strings.Contains(line, "ipv6-icmp") || strings.Contains(line, "icmpv6"):
+	case strings.Contains(line, "icmp6") || strings.Contains(line, "ipv6-icmp") || strings.Contains(line, "icmpv6") || strings.Contains(line, "match-set inet6:"):
 		return netfilter.IPv6
 	case strings.Contains(line, "icmp-"):
 		return netfilter.IPv4

@@ -127,11 +127,23 @@ func (x *indexer) breaksOff(t *tableIndex) bool {
 	if r.Problem != "" {
 		return true
 	}
-	if strings.HasSuffix(x.text, "\n") || at.layout&listed != 0 {
+	if at.layout&listed != 0 {
 		return false
 	}
-	_, declared := t.byName[r.Target]
-	return r.Target == "" || r.Jump != "" && !declared
+	if _, declared := t.byName[r.Target]; r.Jump == "" || declared {
+		return r.Target == ""
+	}
+	return !strings.HasSuffix(x.text, "\n") || t.begins(r.Target)
+}
+
+// begins says whether the name is the beginning of a chain's.
+func (t *tableIndex) begins(name string) bool {
+	for i := range t.chains {
+		if strings.HasPrefix(t.chains[i].name, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // apart splits a loose table whose name is not given into the tables that its
