@@ -38,8 +38,8 @@ var forwardingOff = &Check{
 				Fixes: []Proposal{{
 					Fix: diagnosis.Fix{
 						Title:       "turn forwarding on",
-						Commands:    []string{f.view.onNodeCommand("sudo sysctl -w " + name + "=1"), "then keep it so in /etc/sysctl.d/, and find what turned it off"},
-						BlastRadius: "every packet that " + f.view.label() + " would forward, not this Service's alone",
+						Commands:    []string{f.view.onNodeCommand("sudo sysctl -w " + name + "=1")},
+						BlastRadius: "every packet that " + f.view.label() + " would forward, not this Service's alone; until it starts anew, so keep it in /etc/sysctl.d/ too, and find what turned it off",
 						Undo:        []string{f.view.onNodeCommand("sudo sysctl -w " + name + "=0")},
 						Verify:      []string{p.again()},
 					},

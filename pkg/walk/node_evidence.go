@@ -146,13 +146,13 @@ func (p *Pass) showSlices() string {
 	return kubectl("get", "endpointslices", "-n", p.Service.Namespace, "-l", "kubernetes.io/service-name="+p.Service.Name, "-o", "yaml")
 }
 
-// listAddrs joins backends' addresses for a sentence.
+// listBackends joins backends' addresses for a sentence.
 func listBackends(bs []proxy.Backend) string {
 	var out []string
 	for _, b := range bs {
 		out = append(out, b.Addr.String())
 	}
-	return strings.Join(out, ", ")
+	return listed(out)
 }
 
 func listTo(os []netfilter.Outcome) string {
@@ -161,7 +161,16 @@ func listTo(os []netfilter.Outcome) string {
 		out = append(out, o.To.String())
 	}
 	slices.Sort(out)
-	return strings.Join(slices.Compact(out), ", ")
+	return listed(slices.Compact(out))
+}
+
+// listed joins the first of many with commas.
+func listed(words []string) string {
+	const most = 5
+	if len(words) > most+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
+	}
+	return strings.Join(words, ", ")
 }
 
 // share sums the odds of outcomes, as a reader says it: "1 in 3", "33%".

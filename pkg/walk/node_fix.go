@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -103,15 +104,12 @@ func (p *Pass) startProxy(v *nodeView) Proposal {
 // set is right is the node owner's to say, so these are narrow and have an
 // exact way back.
 func (p *Pass) unblock(v *nodeView, pr *probe, last netfilter.Step) []Proposal {
-	tool := "iptables"
-	if pr.frontend.V6 {
-		tool = "ip6tables"
-	}
+	tool := strings.TrimSuffix(v.saveTool(last.Source), "-save")
 	var out []Proposal
 	if len(v.forwardJump(pr)) > 0 {
 		out = append(out, p.restartProxy(v))
 	}
-	if isPolicy(last) && last.Chain == "FORWARD" {
+	if isPolicy(last) && last.Chain == "FORWARD" && last.Table == "filter" && !v.nftSources[last.Source] {
 		for _, c := range v.proxyNode().PodCIDRs {
 			if c.Addr().Is6() != pr.frontend.V6 {
 				continue

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
 )
 
@@ -69,11 +70,10 @@ func (v *nodeView) rulesServeNodePorts(a netip.Addr) bool {
 		return true
 	}
 	limited := false
-	for r := range services.Rules() {
+	for _, r := range v.toNodePorts(services) {
 		switch {
 		case strings.Contains(r.Text, "@nodeport-ips"):
 			limited = true // which addresses the set has is not looked at: it may be without this one
-		case r.Jump != "KUBE-NODEPORTS":
 		case strings.Contains(r.Text, " -d "+a.String()+"/") || strings.Contains(r.Text, " -d "+a.String()+" "):
 			return true
 		case strings.Contains(r.Text, " -d ") && !strings.Contains(r.Text, "! -d "):
@@ -82,7 +82,26 @@ func (v *nodeView) rulesServeNodePorts(a netip.Addr) bool {
 			return true
 		}
 	}
-	return !limited || strings.EqualFold(names.table, kubeProxyTable) && v.primary(a)
+	return !limited || names.table == kubeProxyTable && v.primary(a)
+}
+
+// toNodePorts are the rules that lead from the Services' chain, which may be
+// long, to the node ports. They are looked for once.
+func (v *nodeView) toNodePorts(services netfilter.Chain) []netfilter.Rule {
+	if found, ok := v.nodePortRules[services.Family]; ok {
+		return found
+	}
+	var found []netfilter.Rule
+	for r := range services.Rules() {
+		if r.Jump == "KUBE-NODEPORTS" || strings.Contains(r.Text, "@nodeport-ips") {
+			found = append(found, r)
+		}
+	}
+	if v.nodePortRules == nil {
+		v.nodePortRules = map[netfilter.Family][]netfilter.Rule{}
+	}
+	v.nodePortRules[services.Family] = found
+	return found
 }
 
 // noteNodePort says that node ports are not served at an address: where that

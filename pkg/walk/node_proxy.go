@@ -3,6 +3,7 @@ package walk
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,10 @@ func (w *world) proxySeen(v *nodeView) proxySeen {
 	s := proxySeen{byRules: modeByRules(v)}
 	w.readProxyConfig(&s)
 	if t := v.state.Text(snapshot.ProxyMode); t.Status == snapshot.Done {
-		s.answered = strings.TrimSpace(t.Content)
+		// Anything else is an answer of something else, or an error.
+		if mode := strings.TrimSpace(t.Content); slices.Contains(proxyModes, mode) {
+			s.answered = mode
+		}
 	}
 	s.readProcesses(v)
 	w.proxyPods(v, &s)
@@ -160,6 +164,9 @@ func modeByRules(v *nodeView) string {
 	}
 	return ""
 }
+
+// proxyModes are kube-proxy's on Linux; userspace was removed in 1.26.
+var proxyModes = []string{"iptables", "ipvs", "nftables", "userspace"}
 
 // containers of kube-proxy: these run it inside their own process.
 var proxyProcessNames = []string{"kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}

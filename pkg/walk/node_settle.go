@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +31,11 @@ func (p *Pass) settle(pr *probe) {
 		return
 	}
 	if why := p.unsureOf(pr); why != "" {
+		supply := p.supplyOf(pr)
 		pr.takeBack(why)
 		p.Missing(diagnosis.LayerNode, diagnosis.Missing{
 			What: fmt.Sprintf("what %s ought to do with %s for %s", pr.view.label(), frontendText(pr.frontend, pr.dst), pr.caller.label),
-			Why:  why, Supply: p.supplyOf(pr),
+			Why:  why, Supply: supply,
 		})
 		return
 	}
@@ -62,13 +64,41 @@ func (p *Pass) unsureOf(pr *probe) string {
 		p.nodeByAddress[pr.caller.addr] == nil && p.mayBePod():
 		return "whether " + pr.caller.addr.String() + " is a pod's address was not read"
 	}
+	return pr.taken()
+}
+
+// taken says what takes the packet out of kube-proxy's hands on purpose, as far
+// as can be told: an interface of the node that has the address, as NodeLocal
+// DNSCache makes one, or another's DNAT, as for a pod's hostPort. Where it goes
+// from there is not known.
+func (pr *probe) taken() string {
+	if dev := pr.view.host.Interface(pr.dst.Addr()); len(pr.untouched) > 0 && pr.frontend.Kind == proxy.ClusterIP && dev != "" {
+		return fmt.Sprintf("interface %s of %s has the address, as NodeLocal DNSCache gives it one: a process of the node answers there, or none", dev, pr.view.label())
+	}
+	for _, o := range pr.stale {
+		if s := rewritingStep(o); s.Chain != "" && s.Table != kubeProxyTable && (!strings.HasPrefix(s.Chain, "KUBE-") || strings.HasPrefix(s.Chain, "KUBE-H")) {
+			return fmt.Sprintf("%s line %d (%s %s) takes the packet before kube-proxy's rules: %s", s.Source, s.Line, s.Table, s.Chain, s.Text)
+		}
+	}
 	return ""
+}
+
+// rewritingStep is the rule that gave the packet its destination.
+func rewritingStep(o netfilter.Outcome) netfilter.Step {
+	for _, s := range slices.Backward(o.Steps) {
+		if text := strings.ToLower(s.Text); strings.Contains(text, "dnat") || strings.Contains(text, "redirect") || strings.Contains(text, "netmap") {
+			return s
+		}
+	}
+	return netfilter.Step{}
 }
 
 func (p *Pass) supplyOf(pr *probe) string {
 	switch {
 	case pr.view.name == "":
 		return "--node-state NODE=FILE   (in place of --node-state FILE)"
+	case pr.taken() != "":
+		return pr.view.supply()
 	case pr.view.object == nil:
 		return kubectl("get", "node", pr.view.name, "-o", "yaml") + " > node.yaml   (then: --objects node.yaml)"
 	}

@@ -39,6 +39,8 @@ type nodeView struct {
 	// podAddrs are the addresses of the node's pods that have a network
 	// namespace of their own, sorted; of all pods where the node has no name.
 	podAddrs []netip.Addr
+	// nodePortRules: see toNodePorts.
+	nodePortRules map[netfilter.Family][]netfilter.Rule
 }
 
 // label names the node in reports.

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,11 +49,14 @@ var proxyNotRunning = &Check{
 // is one, or where it isn't known.
 func (v *nodeView) noProxy() []diagnosis.Evidence {
 	s := v.seen
-	if s.replacement != "" || s.answered != "" || len(s.processes) > 0 || podRuns(s.pod) {
+	alive := slices.ContainsFunc(s.processes, func(pr proxyProcess) bool { return pr.state != "Z" })
+	if s.replacement != "" || s.answered != "" || alive || podRuns(s.pod) {
 		return nil
 	}
 	var out []diagnosis.Evidence
-	if s.processesRead {
+	if s.processesRead && len(s.processes) > 0 {
+		out = append(out, v.frozenProxy()...)
+	} else if s.processesRead {
 		t := v.state.Text(snapshot.ProxyProcess)
 		out = append(out, diagnosis.Evidence{
 			Source: textName(t) + " of " + v.label(), Quote: "no process kube-proxy, k3s, rke2 or kubelite in the node's network namespace",
