@@ -109,6 +109,12 @@ const (
 	routerDrops = "-A FORWARD -d 10.244.1.5/32 -j KUBE-POD-FW-WEB1\n-A KUBE-POD-FW-WEB1 -j REJECT --reject-with icmp-port-unreachable\n" + routerJump
 )
 
+// hostPort is what the CNI's portmap plugin writes, before kube-proxy's jump.
+const hostPort = "-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n" +
+	"-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 80 -j CNI-DN-1\n" +
+	"-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.1.30:80\n" +
+	"-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n"
+
 func TestNodeDoubts(t *testing.T) {
 	from := func(text string) func(*Options) {
 		return func(o *Options) { o.Client, _ = ParseClient(text, "shop") }
@@ -193,6 +199,35 @@ func TestNodeDoubts(t *testing.T) {
 
 		{name: "a policy engine refuses as a policy asks", change: []change{rules(routerJump, routerDrops), isolate}, status: diagnosis.OK},
 		{name: "a policy engine refuses what no policy asks for", change: []change{rules(routerJump, routerDrops)}, roots: "VIP310", status: diagnosis.Fail},
+
+		{name: "a pod's hostPort takes the address first", change: []change{
+			service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"172.31.250.11"} }),
+			rules("-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n", hostPort),
+		}, opts: to("172.31.250.11:80"), status: diagnosis.Unknown, missing: "CNI-DN-1) takes the packet before"},
+		{name: "an interface of the node has the address", change: []change{rules(webVIP, ""), func(s *snapshot.Snapshot) {
+			setText(s, snapshot.IPAddr, func(c string) string {
+				return c + "9: nodelocaldns: <UP> mtu 1500\n    inet 10.96.0.50/32 scope global nodelocaldns\n"
+			})
+		}}, status: diagnosis.Unknown, missing: "interface nodelocaldns"},
+		{name: "kube-proxy is a zombie", change: []change{noProxy, func(s *snapshot.Snapshot) {
+			setText(s, snapshot.ProxyProcess, func(string) string { return "1201 Z kube-proxy\n" })
+		}}, roots: "VIP330", status: diagnosis.Warn},
+		{name: "something else answers at /proxyMode", change: []change{func(s *snapshot.Snapshot) {
+			setText(s, snapshot.ProxyMode, func(string) string { return "404 page not found\n" })
+		}}, status: diagnosis.OK},
+		{name: "kube-proxy's pod on the only node does not run", change: []change{noProxy, func(s *snapshot.Snapshot) {
+			dropText(s, snapshot.ProxyProcess)
+			s.Objects.Pods = slices.DeleteFunc(s.Objects.Pods, func(p corev1.Pod) bool { return p.Labels["k8s-app"] == "kube-proxy" })
+			pod := readyPod("kube-system", "kube-proxy-x", "172.31.250.11", "worker-1")
+			pod.Labels = map[string]string{"k8s-app": "kube-proxy"}
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+			s.Objects.Pods = append(s.Objects.Pods, pod)
+		}}, roots: "VIP330", status: diagnosis.Warn},
+		{name: "two rules drop, each its own", change: []change{
+			rules(routerJump, "-A FORWARD -p tcp -m tcp --dport 8080 -j DROP\n"+routerJump),
+			rules("-A OUTPUT -j KUBE-FIREWALL\n", "-A OUTPUT -j KUBE-FIREWALL\n-A OUTPUT -p tcp -m tcp --dport 8080 -j DROP\n"),
+		}, roots: "VIP310 VIP310", status: diagnosis.Fail},
+		{name: "a rule of the firewall drops, and sends by hostPort nowhere", change: []change{rules(routerJump, "-A FORWARD -p udp -j DROP\n"+routerJump)}, status: diagnosis.OK},
 
 		{name: "two hooks lead nowhere", change: []change{
 			rules("-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n", ""),

@@ -78,7 +78,7 @@ func (p *Pass) judge(pr *probe) {
 	for _, b := range pr.expect.Backends {
 		switch {
 		case drawn[b.Addr] || wrong[b.Addr.Addr()]:
-		case p.becameReady(b, pr.view):
+		case p.becameReady(b, pr.view) && len(pr.view.frozenProxy()) == 0:
 			pr.fresh = append(pr.fresh, b)
 		default:
 			pr.missing = append(pr.missing, b)
