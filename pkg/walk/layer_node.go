@@ -330,8 +330,11 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 		s.Status, s.Text = diagnosis.Unknown, who+": whether as the objects ask cannot be told"
 	case empty > 0 && len(backends) == 0:
 		s.Text, s.Because = does("rejects, as it should with no endpoints", "reject, as they should with no endpoints"), p.emptyBecause()
-		if !allTurnedAway(probes) {
+		switch pass := notTurnedAway(probes); {
+		case len(pass) == len(probes):
 			s.Text = does("has", "have") + " no rule to reject it, and there is no endpoint to send it to"
+		case len(pass) > 0:
+			s.Text += ", but for " + join(pass, 2)
 		}
 	case dropped > 0 && len(backends) == 0:
 		s.Text, s.Because = does("drops", "drop")+", as the traffic policy asks with no local endpoint", []diagnosis.Layer{diagnosis.LayerSelector}
@@ -378,15 +381,16 @@ func (p *Pass) emptyBecause() []diagnosis.Layer {
 	return []diagnosis.Layer{diagnosis.LayerEndpoints}
 }
 
-func allTurnedAway(probes []*probe) bool {
+// notTurnedAway names the packets that no rule rejects or drops: the node's own
+// to a node port or an outside address pass kube-proxy's rules for the empty.
+func notTurnedAway(probes []*probe) []string {
+	var out []string
 	for _, pr := range probes {
-		for _, o := range pr.outcomes {
-			if o.Verdict != netfilter.Reject && o.Verdict != netfilter.Drop {
-				return false
-			}
+		if slices.ContainsFunc(pr.outcomes, func(o netfilter.Outcome) bool { return o.Verdict != netfilter.Reject && o.Verdict != netfilter.Drop }) {
+			out = append(out, outsiders(pr.caller.label)+" to "+frontendText(pr.frontend, pr.dst))
 		}
 	}
-	return true
+	return out
 }
 
 // viewNames are the nodes' names, and all of them in a phrase; the mode is said

@@ -389,6 +389,57 @@ func TestNodeAlone(t *testing.T) {
 	}
 }
 
+// TestDualStack: each family by its own rules; one that was not read is unknown
+// and nothing is said of it.
+func TestDualStack(t *testing.T) {
+	for _, proto := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
+		lower := strings.ToLower(string(proto))
+		four := strings.NewReplacer("-p tcp", "-p "+lower, "-m tcp", "-m "+lower).Replace(nodeRules)
+		six := strings.NewReplacer("10.96.0.50/32", "fd00:96::50/128", "10.244.1.5/32", "fd00:244:1::5/128", "10.244.2.6/32", "fd00:244:2::6/128",
+			"10.244.1.5:8080\n", "[fd00:244:1::5]:8080\n", "10.244.2.6:8080\n", "[fd00:244:2::6]:8080\n", "10.244.0.0/16", "fd00:244::/56",
+			"127.0.0.0/8", "::1/128").Replace(four)
+		tests := []struct {
+			name, rules6, roots string
+			status              diagnosis.Status
+		}{
+			{"both", six, "", diagnosis.OK},
+			{"IPv4 alone was read", "", "", diagnosis.Unknown},
+			{"the IPv6 rule is gone", strings.Replace(six, "-A KUBE-SERVICES -d fd00:96::50/128 -p "+lower, "-A KUBE-SERVICES -d fd00:96::51/128 -p "+lower, 1), "VIP301", diagnosis.Fail},
+			{"an IPv6 backend is another", strings.ReplaceAll(six, "fd00:244:2::6", "fd00:244:2::7"), "VIP302", diagnosis.Fail},
+		}
+		for _, tt := range tests {
+			t.Run(tt.name+" "+lower, func(t *testing.T) {
+				s := nodeFixture()
+				setText(s, snapshot.IptablesSave, func(string) string { return four })
+				if tt.rules6 != "" {
+					s.Nodes[0].Texts = append(s.Nodes[0].Texts, text(snapshot.Ip6tablesSave, tt.rules6))
+				}
+				setText(s, snapshot.IPAddr, func(c string) string {
+					return strings.Replace(c, "3: cni0", "    inet6 2001:db8:1::11/64 scope global\n3: cni0", 1) + "    inet6 fd00:244:1::1/64 scope global\n"
+				})
+				setText(s, snapshot.Sysctl, func(c string) string { return c + "net.ipv6.conf.all.forwarding = 1\n" })
+				svc := &s.Objects.Services[0].Spec
+				svc.IPFamilies, svc.ClusterIPs = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, []string{"10.96.0.50", "fd00:96::50"}
+				svc.Ports[0].Protocol = proto
+				s.Objects.EndpointSlices[0].Ports[0].Protocol = &proto
+				sl6 := s.Objects.EndpointSlices[0].DeepCopy()
+				sl6.Name, sl6.AddressType = "web-six", discoveryv1.AddressTypeIPv6
+				for i, a := range []string{"fd00:244:1::5", "fd00:244:2::6"} {
+					sl6.Endpoints[i].Addresses = []string{a}
+					s.Objects.Pods[2*i].Status.PodIPs = append(s.Objects.Pods[2*i].Status.PodIPs, corev1.PodIP{IP: a})
+					s.Objects.Pods[2*i].Spec.Containers[0].Ports[0].Protocol = proto
+				}
+				s.Objects.EndpointSlices = append(s.Objects.EndpointSlices, *sl6)
+				s.Objects.Nodes[0].Status.Addresses = append(s.Objects.Nodes[0].Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8:1::11"})
+				out := Walk(s, Options{Targets: []Target{{Namespace: "shop", Name: "web"}}}).Services[0]
+				if got := nodeRoots(out); got != tt.roots || out.Layers[2].Status != tt.status {
+					t.Errorf("got %q, layer %s; want %q, %s\n%s", got, out.Layers[2].Status, tt.roots, tt.status, describe(out))
+				}
+			})
+		}
+	}
+}
+
 // TestHostileNames: whatever a node, a pod or a chain is called, what is
 // printed to be pasted into a shell runs nothing of it.
 func TestHostileNames(t *testing.T) {
