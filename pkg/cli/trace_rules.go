@@ -42,7 +42,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 			source = string(t.Kind)
 		}
 		saved = saved || t.Kind == snapshot.IptablesSave || t.Kind == snapshot.Ip6tablesSave
-		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Whole: isWhole(t.Content)})
+		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Whole: iptables.ShowsAll(t.Content)})
 		if err != nil {
 			return nil, usageErrorf("%w", err)
 		}
@@ -180,12 +180,4 @@ func clusterIP(line string) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
-}
-
-// isWhole says whether a text is iptables-save's of all tables: that prints
-// every table that exists, so one that is not there does not exist. -t prints
-// one alone.
-func isWhole(text string) bool {
-	lines := "\n" + text
-	return strings.Contains(lines, "\n*nat") && strings.Contains(lines, "\n*filter")
 }

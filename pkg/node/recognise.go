@@ -59,6 +59,10 @@ var toolListing = &tool{name: "iptables -S"}
 // mostLooked bounds how much of a line is looked at to recognise it.
 const mostLooked = 4096
 
+// mostStrange is the number of lines after which a file of which none was
+// recognised is given up.
+const mostStrange = 100_000
+
 // section is a run of lines of one tool's output.
 type section struct {
 	*tool
@@ -149,6 +153,9 @@ func recognise(s string) (sections []*section, stranger int) {
 	}
 	for i, line := range r.lines {
 		r.line(i, line)
+		if i > mostStrange && len(r.sections) == 0 && r.head == nil {
+			break // nothing will come of it
+		}
 	}
 	if r.inTable {
 		r.truncated()

@@ -157,7 +157,7 @@ func (v *nodeView) parseRules() {
 				parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: fam}}))
 				continue
 			}
-			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Whole: wholeSave(t.Content)})
+			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Whole: iptables.ShowsAll(t.Content)})
 			if err != nil {
 				v.lackRules(fam, fmt.Sprintf("%s: %v", textName(t), err), "")
 				continue
@@ -197,18 +197,6 @@ func parseSets(st *snapshot.NodeState) netfilter.Sets {
 		return nil
 	}
 	return ipset.Merge(parts...)
-}
-
-// wholeSave says whether a text is iptables-save's of all tables: that prints
-// every table that exists, so one that is not there does not exist. -t prints
-// one alone.
-func wholeSave(text string) bool {
-	return hasLine(text, "*nat") && hasLine(text, "*filter")
-}
-
-func hasLine(text, line string) bool {
-	i := strings.Index(text, line)
-	return i == 0 || i > 0 && text[i-1] == '\n'
 }
 
 func partialWhy(t snapshot.Text, problems []iptables.Problem) string {

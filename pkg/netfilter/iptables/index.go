@@ -305,8 +305,11 @@ func (x *indexer) table(at, line int) *tableIndex {
 
 // chain finds or makes a chain of the table.
 func (t *tableIndex) chain(name string) int32 {
-	if t.last >= 0 && t.chains[t.last].name == name {
-		return t.last
+	// Rules come chain by chain, in the order of the declarations.
+	for i := max(t.last, 0); i < int32(len(t.chains)) && i < t.last+4; i++ {
+		if t.chains[i].name == name {
+			return i
+		}
 	}
 	i, ok := t.byName[name]
 	if !ok {
@@ -353,14 +356,19 @@ func word(s string) (first, rest string) {
 
 // rule notes where a rule stands; s is its text after "-A ".
 func (x *indexer) rule(s string, at, line int) {
-	name, _ := word(s)
-	if name == "" || strings.Contains(name, `"`) {
-		x.problem(UnknownRule, at, line, "a rule without a chain name that iptables would take")
-		return
+	name := s
+	if i := strings.IndexByte(s, ' '); i >= 0 {
+		name = s[:i]
 	}
-	if elided(name) {
-		x.elide(at, line)
-		return
+	if name == "" || !isNameByte(name[0]) || strings.IndexByte(name, '"') >= 0 || strings.IndexByte(name, '\t') >= 0 {
+		if name, _ = word(s); elided(name) {
+			x.elide(at, line)
+			return
+		}
+		if name == "" || strings.Contains(name, `"`) {
+			x.problem(UnknownRule, at, line, "a rule without a chain name that iptables would take")
+			return
+		}
 	}
 	t := x.table(at, line)
 	x.add(t, t.chain(name), place{uint32(at), uint32(line), 0})

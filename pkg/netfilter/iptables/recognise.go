@@ -65,3 +65,23 @@ func FamilyOf(text string) netfilter.Family {
 	}
 	return rs.Tables()[0].Family
 }
+
+// ShowsAll says whether a text is iptables-save's of all tables, as it prints
+// them: then a table that isn't there does not exist. The tables nat and filter
+// stand for all; iptables-save -t prints one alone.
+func ShowsAll(text string) bool { return opens(text, "*nat") && opens(text, "*filter") }
+
+// opens says whether a line of the text opens the table.
+func opens(text, line string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], line)
+		if i < 0 {
+			return false
+		}
+		at += i
+		if at == 0 || text[at-1] == '\n' {
+			return true
+		}
+		at += len(line)
+	}
+}
