@@ -278,6 +278,19 @@ func isolate(s *snapshot.Snapshot) {
 	})
 }
 
+// TestDeadEnd: the VIP's rule is there, and the chain that it leads to is empty.
+func TestDeadEnd(t *testing.T) {
+	s := nodeFixture()
+	for _, r := range []string{webOne, webTwo} {
+		rules(r, "")(s)
+	}
+	svc := Walk(s, Options{Targets: []Target{{Namespace: "shop", Name: "web"}}, Client: Client{Kind: OnePod, Namespace: "shop", Name: "client"}}).Services[0]
+	d := svc.Diagnoses[0]
+	if nodeRoots(svc) != "VIP301" || !strings.Contains(d.Title, "has a rule for 10.96.0.50:80/TCP") || d.Evidence[0].Line == 0 || !strings.Contains(d.Evidence[0].Quote, "-d 10.96.0.50/32") {
+		t.Errorf("%s: %+v\n%s", d.Title, d.Evidence, describe(svc))
+	}
+}
+
 func TestTwoHooksAreTold(t *testing.T) {
 	s := nodeFixture()
 	for _, chain := range []string{"PREROUTING", "OUTPUT"} {

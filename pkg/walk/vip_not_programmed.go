@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
@@ -16,9 +17,13 @@ var vipNotProgrammed = &Check{
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.untouched) > 0 && pr.hookFault() == nil }) {
 			pr := f.first()
+			title := "%s knows nothing of %s: the packet passes its rules untouched"
+			if deadEnd(pr.untouched[0]).Line > 0 {
+				title = "%s has a rule for %s, and nothing behind it rewrites the packet"
+			}
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
-				Title:    fmt.Sprintf("%s knows nothing of %s: the packet passes its rules untouched", f.view.label(), frontendText(pr.frontend, pr.dst)),
+				Title:    fmt.Sprintf(title, f.view.label(), frontendText(pr.frontend, pr.dst)),
 				Expected: pr.wantText(),
 				Found:    "no rule rewrites " + f.affected(),
 				Evidence: append(f.view.silence(pr), p.backendsEvidence(pr.expect.Backends)...),
@@ -32,6 +37,9 @@ var vipNotProgrammed = &Check{
 // ought to name it, how many rules that has, and what rule, if any, took the
 // packet out of the way.
 func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
+	if s := deadEnd(pr.untouched[0]); s.Line > 0 {
+		return []diagnosis.Evidence{ruleEvidence(v, s)}
+	}
 	var out []diagnosis.Evidence
 	rules := v.rules.OnlyFamily(familyOf(pr.frontend.V6))
 	names := v.proxyChains()
@@ -53,6 +61,20 @@ func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 		}
 	}
 	return out
+}
+
+// deadEnd is the last rule by which an untouched packet went into one of
+// kube-proxy's chains for a Service, whose rules are gone; the zero Step where
+// it went into none.
+func deadEnd(o netfilter.Outcome) netfilter.Step {
+	for _, s := range slices.Backward(o.Steps) {
+		for _, chain := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-"} {
+			if s.Table == "nat" && strings.Contains(s.Text, "-j "+chain) {
+				return s
+			}
+		}
+	}
+	return netfilter.Step{}
 }
 
 // rulesName names the node's text of a family, for evidence of what is not in it.
