@@ -81,7 +81,7 @@ func (a *app) trace(ctx context.Context, f *traceFlags) error {
 		return err
 	}
 	h := hostOf(state)
-	h.Fallback = notLocal(state)
+	h.Fallback = notLocal(rules, state)
 	if h.Local(packet.Src) == netfilter.True && f.in == "" {
 		packet.LocalProcess = true
 	}

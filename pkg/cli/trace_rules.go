@@ -133,32 +133,22 @@ func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bo
 // IP is no node's: kube-proxy's chain KUBE-SERVICES names those, or its set
 // cluster-ips, as opposed to external and load balancer addresses, which may
 // be. Nothing is known of any other address.
-func notLocal(state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
-	read := sync.OnceValue(func() map[netip.Addr]bool { return clusterIPs(state) })
+func notLocal(rules *netfilter.Ruleset, state *snapshot.NodeState) func(netip.Addr) netfilter.Tri {
+	sets := sync.OnceValue(func() map[netip.Addr]bool {
+		out := map[netip.Addr]bool{}
+		for _, t := range state.All(snapshot.NftRuleset) {
+			for _, a := range nftables.Addresses(t.Content, "kube-proxy", "cluster-ips") {
+				out[a] = true
+			}
+		}
+		return out
+	})
 	return func(a netip.Addr) netfilter.Tri {
-		if read()[a] {
+		if isClusterIP(rules, a) || sets()[a] {
 			return netfilter.False
 		}
 		return netfilter.Unknown
 	}
-}
-
-// clusterIPs are the addresses that kube-proxy's rules name as cluster IPs.
-func clusterIPs(state *snapshot.NodeState) map[netip.Addr]bool {
-	out := map[netip.Addr]bool{}
-	for _, t := range state.All(append(ruleKinds(netfilter.IPv4), ruleKinds(netfilter.IPv6)...)...) {
-		for line := range strings.Lines(t.Content) {
-			if a, ok := clusterIP(line); ok {
-				out[a] = true
-			}
-		}
-	}
-	for _, t := range state.All(snapshot.NftRuleset) {
-		for _, a := range nftables.Addresses(t.Content, "kube-proxy", "cluster-ips") {
-			out[a] = true
-		}
-	}
-	return out
 }
 
 // clusterIPComment ends the comments of kube-proxy's rules for a cluster IP.
@@ -180,4 +170,27 @@ func clusterIP(line string) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// isClusterIP says whether kube-proxy wrote a rule for the address as a cluster
+// IP.
+func isClusterIP(rules *netfilter.Ruleset, a netip.Addr) bool {
+	if !a.IsValid() {
+		return false
+	}
+	for _, table := range []string{"nat", "filter"} {
+		for _, c := range rules.Chains(table, "KUBE-SERVICES") {
+			for r := range c.RulesTo(a) {
+				if is, ok := clusterIP(r.Text); ok && is == a || listsClusterIP(r.Text, a) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// listsClusterIP says whether the rule is one of iptables -L for a cluster IP.
+func listsClusterIP(row string, a netip.Addr) bool {
+	return strings.Contains(row, " "+a.String()+" ") && (strings.Contains(row, " cluster IP */") || strings.Contains(row, " endpoints */"))
 }

@@ -2,6 +2,7 @@ package netfilter
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 )
 
@@ -42,6 +43,21 @@ func (c Chain) Rules() iter.Seq[Rule] {
 			return
 		}
 		for i := range c.def.len() {
+			if !yield(*c.def.Body.Rule(i)) {
+				return
+			}
+		}
+	}
+}
+
+// RulesTo yields the chain's rules that a packet to an address might match by
+// its destination: all but those that certainly are for another one.
+func (c Chain) RulesTo(dst netip.Addr) iter.Seq[Rule] {
+	return func(yield func(Rule) bool) {
+		if c.def == nil || c.def.Body == nil {
+			return
+		}
+		for i := c.def.next(0, dst); i < c.def.len(); i = c.def.next(i+1, dst) {
 			if !yield(*c.def.Body.Rule(i)) {
 				return
 			}

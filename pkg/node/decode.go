@@ -94,12 +94,27 @@ func checkText(s string) error {
 
 // hasControl says whether a byte is there that no line of text has.
 func hasControl(s string) bool {
+	i := 0
+	for ; i+8 <= len(s); i += 8 { // eight bytes at a time: most are above all of these
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		if (w-0x2020202020202020)&^w&0x8080808080808080 == 0 {
+			continue
+		}
+		if controls(s[i : i+8]) {
+			return true
+		}
+	}
+	return controls(s[i:]) || strings.ContainsRune(s, utf8.RuneError)
+}
+
+func controls(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != '\x1b' {
 			return true
 		}
 	}
-	return strings.ContainsRune(s, utf8.RuneError)
+	return false
 }
 
 func notText(line int) error {
