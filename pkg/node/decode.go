@@ -19,7 +19,10 @@ const maxInput = 512 << 20
 func readInput(r io.Reader) (string, error) {
 	var b strings.Builder // a string that need not be copied, of hundreds of megabytes perhaps
 	if f, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() <= maxInput {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			if info.Size() > maxInput {
+				return "", fmt.Errorf("%d MiB, over the %d MiB that are read", info.Size()>>20, maxInput>>20)
+			}
 			b.Grow(int(info.Size()) + 1)
 		}
 	}

@@ -144,10 +144,10 @@ type recogniser struct {
 	stranger int
 }
 
-// recognise splits a file into the outputs of the tools that were put into it.
+// recognise splits a file, given whole and by lines, into the outputs of the tools that were put into it.
 // stranger is the number of the first line that belongs to none, or 0.
-func recognise(s string) (sections []*section, stranger int) {
-	r := &recogniser{lines: splitLines(s)}
+func recognise(s string, lines []string) (sections []*section, stranger int) {
+	r := &recogniser{lines: lines}
 	if nftJSON.MatchString(s) {
 		return []*section{{tool: toolNamed("nft -j list ruleset"), to: len(r.lines), whole: s}}, 0
 	}
@@ -174,6 +174,10 @@ func (r *recogniser) insideNft(i int, line string) bool {
 }
 
 func (r *recogniser) line(i int, line string) {
+	if r.inTable && line != "" && (line[0] == '-' || line[0] == ':') {
+		r.cur.to = i + 1 // a rule or a chain, as most lines are
+		return
+	}
 	if r.insideNft(i, line) {
 		r.cur.to = i + 1
 		return

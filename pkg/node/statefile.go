@@ -66,7 +66,7 @@ var hostnameLine = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0
 
 func (f *stateFile) recognise(text string) error {
 	lines := splitLines(text)
-	sections, stranger := recognise(text)
+	sections, stranger := recognise(text, lines)
 	if len(sections) == 0 {
 		if one := strings.TrimSpace(text); hostnameLine.MatchString(one) {
 			f.hostname = one

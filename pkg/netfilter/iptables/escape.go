@@ -15,6 +15,9 @@ type part struct {
 	raw       string
 }
 
+// mostParts bounds the escaped texts of one input.
+const mostParts = 1 << 22
+
 // column is the column of an offset in the line of the input.
 func (p *part) column(at int) int {
 	col, n := p.col, at-p.base
@@ -129,8 +132,12 @@ func (x *indexer) rejoin() {
 
 // lines takes in several lines that stand on one line of the input.
 func (x *indexer) lines(text string, line, col int, raw string) {
+	if strings.Trim(text, " \t\r\n\\") == "" {
+		return
+	}
 	base, ok := x.nextOffset(len(text))
-	if !ok {
+	if !ok || len(x.parts) >= mostParts {
+		x.problem(UnknownLine, 0, line, "more escaped texts than are read")
 		return
 	}
 	torn := x.paste.torn

@@ -1,5 +1,7 @@
 // Package iptables reads the text of iptables-save and ip6tables-save, of the
-// legacy and of the nft backend, into a netfilter.Ruleset.
+// legacy and of the nft backend, into a netfilter.Ruleset; and that of iptables
+// -S and iptables -L, and any of these as people paste them: quoted, escaped,
+// filtered, cut, several of them together.
 //
 // Reading indexes the text in one pass: which chain has which lines. A rule is
 // parsed when a walk comes to it, so that walking one Service out of hundreds
@@ -24,7 +26,8 @@ type Options struct {
 	// Backend overrides what the header says.
 	Backend netfilter.Backend
 	// Table is the table of lines ahead of the first "*table" line, for an
-	// excerpt without one; "" makes such lines Problems.
+	// excerpt without one, where no command line before it says which; "" has
+	// it concluded from the chains and targets.
 	Table string
 	// Whole: the text is all that iptables-save has to say of the family, so
 	// that a table it lacks does not exist. Not to be set for the output of
@@ -34,15 +37,19 @@ type Options struct {
 	// Otherwise a rule that isn't understood comes to light when it is walked,
 	// as one that can't be decided.
 	Strict bool
+	// Refuse makes an error, ErrNotUnderstood, of the first line or rule that
+	// isn't understood, of a listing whose lines are run together, and of a
+	// table that breaks off. It implies Strict.
+	Refuse bool
 }
 
-// Parse reads iptables-save text. The Ruleset can be merged with others
+// Parse reads what iptables prints. The Ruleset can be merged with others
 // (netfilter.Merge) and is safe for concurrent use.
 //
 // What can't be understood is a Problem and stays as something that can't be
 // decided; so does what may be missing from a table without its COMMIT (see
-// Ruleset.Partial). The error is one of ErrEmpty, ErrNoTable, ErrBinary and
-// ErrTooLarge.
+// Ruleset.Partial). The error is one of ErrEmpty, ErrNoTable, ErrBinary,
+// ErrTooLarge and, where Options ask for it, ErrNotUnderstood.
 func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -61,8 +68,16 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 		return nil, x.problems, fmt.Errorf("read %s: %w", named(opt.Source), ErrNoTable)
 	}
 	rs := x.ruleset()
-	if opt.Strict {
+	if opt.Strict || opt.Refuse {
 		x.parseAll()
+	}
+	if opt.Refuse {
+		for _, p := range x.problems {
+			switch p.Kind {
+			case UnknownLine, UnknownRule, UnknownChain, UnknownTable, Mangled, Truncated:
+				return nil, x.problems, fmt.Errorf("read %s: %s: %w", named(opt.Source), p, ErrNotUnderstood)
+			}
+		}
 	}
 	return rs, x.problems, nil
 }

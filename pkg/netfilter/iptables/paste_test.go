@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -210,6 +211,36 @@ func TestTables(t *testing.T) {
 		}
 		if s := strings.Join(got, ", "); s != c.want {
 			t.Errorf("%s: got %s, want %s\n%v", c.name, s, c.want, problems)
+		}
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	for text, says := range map[string]string{
+		"*nat\n:PREROUTING ACCEPT [0:0]\nwhat\nCOMMIT\n":             "line 3, column 1",
+		"*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j\nCOMMIT\n": "line 3, column 15",
+		"*nat\n:PREROUTING ACCEPT [0:0]\n":                           "without COMMIT",
+	} {
+		rs, _, err := Parse(text, Options{Refuse: true, Source: "x", Family: netfilter.IPv4})
+		if rs != nil || !errors.Is(err, ErrNotUnderstood) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, _, err := Parse(small, Options{Refuse: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGarbage: what is no rules is given up early, however large it is.
+func TestGarbage(t *testing.T) {
+	for name, text := range map[string]string{
+		"lines":     strings.Repeat("lorem -A ipsum: Chain [1:2] dolor sit amet \\n 10.0.0.1\n", 1<<20),
+		"newlines":  strings.Repeat("\n", 64<<20) + "x",
+		"one line":  strings.Repeat("x -A ", 20<<20),
+		"backslash": strings.Repeat(`\\n"`, 8<<20),
+	} {
+		if _, problems, err := Parse(text, Options{}); !errors.Is(err, ErrNoTable) || len(problems) > mostProblems+1 {
+			t.Errorf("%s: %v and %d problems", name, err, len(problems))
 		}
 	}
 }

@@ -12,6 +12,8 @@ var (
 	ErrEmpty = errors.New("the input is empty")
 	// ErrNoTable: not one line is of iptables.
 	ErrNoTable = errors.New("no table in the input: expected the output of iptables-save (lines such as *nat), iptables -S or iptables -L")
+	// ErrNotUnderstood: see Options.Refuse.
+	ErrNotUnderstood = errors.New("not understood")
 	// ErrBinary: the text holds bytes that no iptables-save writes.
 	ErrBinary = errors.New("binary input")
 	// ErrTooLarge: the text is larger than the 4 GiB that Parse can index.
