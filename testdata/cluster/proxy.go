@@ -57,6 +57,22 @@ nodePortAddresses: null
 
 const kubeconfigInPod = "/var/lib/kube-proxy/kubeconfig.conf"
 
+// ConfigureProxyMode makes kube-proxy's ConfigMap ask for a mode; it asks for
+// iptables to begin with. AddNode takes a mode of its own, so that a node may
+// differ from what is configured.
+func (c *Cluster) ConfigureProxyMode(ctx context.Context, mode string) error {
+	maps := c.Client.CoreV1().ConfigMaps("kube-system")
+	config, err := maps.Get(ctx, "kube-proxy", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading kube-proxy's ConfigMap: %w", err)
+	}
+	config.Data["config.conf"] = fmt.Sprintf(proxyConfig, mode, kubeconfigInPod)
+	if _, err := maps.Update(ctx, config, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("changing kube-proxy's ConfigMap: %w", err)
+	}
+	return nil
+}
+
 // addProxyObjects creates what kubeadm creates for kube-proxy in kube-system:
 // its configuration and its DaemonSet. The pods that the real controller makes
 // of it stand for the kube-proxy processes that AddNode starts.

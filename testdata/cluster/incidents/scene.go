@@ -25,7 +25,7 @@ const (
 
 var ordersLabels = map[string]string{"app": "orders"}
 
-// Scene is a cluster of two workers in iptables mode with a Service orders in
+// Scene is a cluster of two workers in one proxy mode with a Service orders in
 // the namespace production, two backends, and a pod on each worker that may
 // call it.
 type Scene struct {
@@ -35,25 +35,33 @@ type Scene struct {
 	clients map[From]cluster.Client
 }
 
-// NewScene starts a cluster and sets the scene. The caller stops the cluster.
+// NewScene starts a cluster in iptables mode and sets the scene. The caller stops the cluster.
 func NewScene(ctx context.Context, o cluster.Options) (*Scene, error) {
+	return NewSceneIn(ctx, o, "iptables")
+}
+
+// NewSceneIn is NewScene with the workers' kube-proxy in the mode.
+func NewSceneIn(ctx context.Context, o cluster.Options, mode string) (*Scene, error) {
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Scene{Cluster: c, clients: map[From]cluster.Client{}}
-	if err := s.set(ctx); err != nil {
+	if err := s.set(ctx, mode); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("setting the scene: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Scene) set(ctx context.Context) (err error) {
-	if s.Worker1, err = s.Cluster.AddNode(ctx, "worker-1", "iptables"); err != nil {
+func (s *Scene) set(ctx context.Context, mode string) (err error) {
+	if err := s.Cluster.ConfigureProxyMode(ctx, mode); err != nil {
 		return err
 	}
-	if s.Worker2, err = s.Cluster.AddNode(ctx, "worker-2", "iptables"); err != nil {
+	if s.Worker1, err = s.Cluster.AddNode(ctx, "worker-1", mode); err != nil {
+		return err
+	}
+	if s.Worker2, err = s.Cluster.AddNode(ctx, "worker-2", mode); err != nil {
 		return err
 	}
 	for _, ns := range []string{production, clients} {

@@ -57,7 +57,39 @@ func TestTruth(t *testing.T) {
 	}
 	t.Run("requests", func(t *testing.T) { checkRequests(ctx, t, scene.Cluster) })
 	t.Run("unchanged", func(t *testing.T) { checkUnchanged(ctx, t, scene.Worker1) })
-	t.Run("truth.md", func(t *testing.T) { checkTruth(t, scene.Cluster.Binaries.Version, rows) })
+	t.Run("truth.md", func(t *testing.T) { checkTruth(t, "truth.md", scene.Cluster.Binaries.Version, "iptables", rows) })
+}
+
+// TestTruthNftables does the same with the nodes in nftables mode.
+func TestTruthNftables(t *testing.T) {
+	if why := cluster.Missing(); why != "" {
+		t.Skip(why)
+	}
+	if *traffic {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
+	defer cancel()
+	scene, err := incidents.NewSceneIn(ctx, cluster.Options{}, "nftables")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := scene.Cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := scene.Cluster.GrantReader(ctx, *rbac); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, i := range incidents.Nftables() {
+		t.Run(i.Name, func(t *testing.T) { rows = append(rows, runIncident(ctx, t, scene, i)) })
+	}
+	t.Run("unchanged", func(t *testing.T) { checkUnchanged(ctx, t, scene.Worker1) })
+	t.Run("truth-nftables.md", func(t *testing.T) {
+		checkTruth(t, "truth-nftables.md", scene.Cluster.Binaries.Version, "nftables", rows)
+	})
 }
 
 // runIncident makes an incident, judges traffic and verdict, heals it, and
@@ -151,7 +183,7 @@ func sentence(s cluster.Service, roots []cluster.Diagnosis) string {
 
 const truthHead = `# What traffic did, and what vipwalk said
 
-Each fault was made on a real cluster (kube-apiserver, kube-controller-manager and kube-proxy %s in iptables mode,
+Each fault was made on a real cluster (kube-apiserver, kube-controller-manager and kube-proxy %s in %s mode,
 two workers), real connections were made while it lasted, and vipwalk walked the Service with the state of both workers.
 "No answer" is a time-out or an ICMP unreachable within two seconds. The test that does it writes this page:
 ` + "`cd testdata/cluster && go test ./incidents -run TestTruth -update`" + `.
@@ -160,9 +192,9 @@ two workers), real connections were made while it lasted, and vipwalk walked the
 |---|---|---|---|
 `
 
-func checkTruth(t *testing.T, version string, rows []string) {
-	path := filepath.Join(root, "docs", "truth.md")
-	got := fmt.Sprintf(truthHead, version) + strings.Join(rows, "")
+func checkTruth(t *testing.T, file, version, mode string, rows []string) {
+	path := filepath.Join(root, "docs", file)
+	got := fmt.Sprintf(truthHead, version, mode) + strings.Join(rows, "")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
