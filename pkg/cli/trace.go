@@ -98,6 +98,9 @@ func (a *app) trace(ctx context.Context, f *traceFlags) error {
 		t.Outcomes = append(t.Outcomes, walk.ReportOutcome(o))
 		undecided = undecided || o.Verdict == netfilter.Undecided
 	}
+	if undecided && rules.Excerpt() {
+		a.noteExcerpt(rules, h, packet)
+	}
 	if undecided && !h.AddressesRead() {
 		a.note("the node's own addresses are not in its state; the output of `ip addr` as another --node-state may decide what is unknown")
 	}

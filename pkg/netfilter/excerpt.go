@@ -47,3 +47,9 @@ func (t *Table) hooked(hook Hook, chains []string) *Table {
 	n.unread = slices.Delete(slices.Clone(t.unread), at, at+1)
 	return n
 }
+
+// Excerpt says whether a table is here whose base chains the input does not
+// all show.
+func (rs *Ruleset) Excerpt() bool {
+	return slices.ContainsFunc(rs.tables, func(t *Table) bool { return len(t.unread) > 0 })
+}
