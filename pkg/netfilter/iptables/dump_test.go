@@ -11,7 +11,7 @@ import (
 func TestWriteDump(t *testing.T) {
 	path := os.Getenv("VIPWALK_DUMP")
 	if path == "" {
-		t.Skip("VIPWALK_DUMP names no file to write")
+		return // nobody asked for one
 	}
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

@@ -146,6 +146,8 @@ for t in raw mangle nat filter; do echo "\$ %[2]s -t $t -nvL --line-numbers"; %[
 for t in raw mangle nat filter; do echo "\$ %[2]s -t $t -vL"; %[2]s -t $t -vL || exit 1; done
 `
 
+var nfacct = regexp.MustCompile(` -m nfacct --nfacct-name +\S+`)
+
 // TestToolForms loads rules into a kernel, has the tool print them in every
 // form, and expects the same rules of each: what iptables-save gives is what
 // iptables -S and -L give.
@@ -161,7 +163,8 @@ func TestToolForms(t *testing.T) {
 		var in struct{ LegacySave string }
 		readJSON(t, f, &in)
 		if in.LegacySave != "" {
-			inputs[filepath.Base(f)] = in.LegacySave
+			// The objects that nfacct counts with are not there to be named.
+			inputs[filepath.Base(f)] = nfacct.ReplaceAllString(in.LegacySave, "")
 		}
 	}
 	for name, text := range inputs {
@@ -173,7 +176,7 @@ func TestToolForms(t *testing.T) {
 			t.Run(name+"/"+backend, func(t *testing.T) {
 				out, err := inNamespace(t, fmt.Sprintf(forms, tool, tool), text)
 				if err != nil {
-					t.Skipf("this kernel does not take the rules: %v", err)
+					t.Fatalf("the kernel does not take the rules: %v", err)
 				}
 				printed := strings.Split(out, "=== "+tool+"\n")
 				want := everyRule(t, printed[0])
