@@ -66,7 +66,7 @@ func FuzzParse(f *testing.F) {
 // pasted says whether the text is another than iptables-save's.
 func pasted(text string, problems []Problem) bool {
 	return strings.Contains(text, "Chain ") || strings.Contains(text, "tables") || slices.ContainsFunc(problems, func(p Problem) bool {
-		return p.Kind == TableConcluded || p.Kind == UnknownTable || p.Kind == Elided
+		return p.Kind == TableConcluded || p.Kind == UnknownTable || p.Kind == UnknownChain || p.Kind == Elided
 	})
 }
 
