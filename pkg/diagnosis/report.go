@@ -93,13 +93,16 @@ type Path struct {
 // Outcome is one way a packet may end; the probabilities of a path's outcomes
 // sum to 1.
 type Outcome struct {
-	Verdict     string        `json:"verdict"`      // dnat, reject, drop, accept, none, unknown
-	To          string        `json:"to,omitempty"` // ip:port after DNAT
-	Probability float64       `json:"probability"`
-	Masquerade  bool          `json:"masquerade"`
-	Endpoint    string        `json:"endpoint,omitempty"` // pod/ns/name
-	Rules       []Rule        `json:"rules"`
-	Unknowns    []UnknownRule `json:"unknowns,omitempty"`
+	Verdict     string  `json:"verdict"`      // dnat, reject, drop, accept, none, unknown
+	To          string  `json:"to,omitempty"` // ip:port after DNAT
+	Probability float64 `json:"probability"`
+	Masquerade  bool    `json:"masquerade"`
+	// MasqueradeUnknown: whether the source is rewritten could not be decided;
+	// Masquerade is false then.
+	MasqueradeUnknown bool          `json:"masqueradeUnknown,omitempty"`
+	Endpoint          string        `json:"endpoint,omitempty"` // pod/ns/name
+	Rules             []Rule        `json:"rules"`
+	Unknowns          []UnknownRule `json:"unknowns,omitempty"`
 }
 
 // Rule is one rule that the packet passed and that matched.

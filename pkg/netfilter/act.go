@@ -139,11 +139,18 @@ func (l *leg) choose(by Chooser, r *Rule) bool {
 		}
 	}
 	var all []result
+	left := 1.0
 	for i, c := range choices {
 		if c.Maybe != "" {
-			all = l.either(choices[i:], r)
+			// What the choices before leave is shared by those that may be.
+			rest := l.either(choices[i:], r)
+			for k := range rest {
+				rest[k].p *= left
+			}
+			all = append(all, rest...)
 			break
 		}
+		left -= c.P
 		all = append(all, l.chosen(c, c.P, r)...)
 	}
 	l.end(all)

@@ -90,3 +90,34 @@ func TestChoose(t *testing.T) {
 		t.Errorf("(-want +got)\n%s%s", diff, describe(got))
 	}
 }
+
+// mixed is a Chooser with one certain choice of half the packets; the other
+// half goes one of two ways, and it isn't known which.
+type mixed struct{}
+
+func (mixed) Choices(*netfilter.State) []netfilter.Choice {
+	return []netfilter.Choice{
+		{P: 0.5, Do: to("10.244.1.1:8080")},
+		{Maybe: "the key is not known", Do: to("10.244.1.2:8080")},
+		{Maybe: "the key is not known", Do: to("10.244.1.2:8080")},
+	}
+}
+
+// TestChooseMixed: what is certain keeps its share beside what is not.
+func TestChooseMixed(t *testing.T) {
+	table := netfilter.NewTable(netfilter.TableInfo{Name: "nat", Family: netfilter.IPv4}, []netfilter.ChainDef{{
+		Name: "PREROUTING", Declared: true, Policy: "ACCEPT",
+		Base: &netfilter.Base{Hook: netfilter.Prerouting, Priority: -100, Kind: netfilter.NAT},
+		Body: netfilter.Rules{{Line: 1, Exprs: do(netfilter.Choose{By: mixed{}})}},
+	}}, nil)
+	got := netfilter.Walk(netfilter.New([]netfilter.Contents{{Family: netfilter.IPv4, Whole: true}}, table), testHost(), forwarded())
+	sum := 0.0
+	to := map[string]float64{}
+	for _, o := range got {
+		sum += o.Probability
+		to[o.To.String()] += o.Probability
+	}
+	if sum < 0.999 || sum > 1.001 || to["10.244.1.1:8080"] != 0.5 || to["10.244.1.2:8080"] != 0.5 {
+		t.Errorf("shares %v, sum %v; want a half each\n%s", to, sum, describe(got))
+	}
+}

@@ -63,8 +63,11 @@ func entry(k diagnosis.Packet) string {
 func (p *printer) outcome(o diagnosis.Outcome) string {
 	to := Escape(o.To)
 	source := "source kept"
-	if o.Masquerade {
+	switch {
+	case o.Masquerade:
 		source = "source rewritten"
+	case o.MasqueradeUnknown:
+		source = "whether its source is rewritten is not known"
 	}
 	switch o.Verdict {
 	case "dnat":

@@ -35,6 +35,7 @@ func ReportOutcome(o netfilter.Outcome) diagnosis.Outcome {
 	d := diagnosis.Outcome{
 		Verdict: string(o.Verdict), Probability: o.Probability,
 		Masquerade: o.Masquerade == netfilter.True, Rules: []diagnosis.Rule{},
+		MasqueradeUnknown: o.Verdict == netfilter.DNAT && o.Masquerade == netfilter.Unknown,
 	}
 	if o.To.IsValid() {
 		d.To = o.To.String()
