@@ -55,6 +55,7 @@ const (
 	BackendMissing    Code = "VIP303"
 	RejectedAsEmpty   Code = "VIP304"
 	WrongBackendPort  Code = "VIP305"
+	UnevenOdds        Code = "VIP306"
 	HookMissing       Code = "VIP307"
 	MasqueradeMissing Code = "VIP309"
 	DroppedAfterDNAT  Code = "VIP310"
@@ -96,6 +97,7 @@ var Catalogue = []Entry{
 	{BackendMissing, "BackendMissing", Error, "the node sends nothing to a usable endpoint"},
 	{RejectedAsEmpty, "RejectedAsEmpty", Error, "the node refuses the Service as one without endpoints"},
 	{WrongBackendPort, "WrongBackendPort", Error, "the node sends to the right pod on the wrong port"},
+	{UnevenOdds, "UnevenOdds", Warning, "the node does not share new connections out evenly"},
 	{HookMissing, "HookMissing", Error, "kube-proxy's chains are there, but no hook jumps to them"},
 	{MasqueradeMissing, "MasqueradeMissing", Error, "the packet needs its source rewritten, and the node does not do it"},
 	{DroppedAfterDNAT, "DroppedAfterDNAT", Error, "a rule drops the packet after kube-proxy rewrote it rightly"},

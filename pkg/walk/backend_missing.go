@@ -10,6 +10,7 @@ import (
 // drawn, clients get through, and the load is not shared as it should be.
 var backendMissing = &Check{
 	Code: diagnosis.BackendMissing, Needs: needsOfNode, Applies: onNodes,
+	Explains: []diagnosis.Code{diagnosis.UnevenOdds},
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.missing) > 0 }) {
 			pr := f.first()

@@ -24,6 +24,7 @@ var nodeChecks = []*Check{
 	staleBackend,
 	wrongBackendPort,
 	backendMissing,
+	unevenOdds,
 	masqueradeMissing,
 	droppedAfterDNAT,
 }

@@ -25,6 +25,11 @@ type judgement struct {
 	stale []netfilter.Outcome
 	// wrongPort: sent to a backend's address on a port that it does not have.
 	wrongPort []netfilter.Outcome
+	// captured: rewritten by a rule that is not kube-proxy's, to what is none of
+	// the backends, or handed to a process of the node's.
+	captured []netfilter.Outcome
+	// walled: dropped by kube-proxy's or the kubelet's own firewall chains.
+	walled []netfilter.Outcome
 	// unmasked: sent to a backend with the client's source, where replies then
 	// would not come back.
 	unmasked []netfilter.Outcome
@@ -45,7 +50,7 @@ type judgement struct {
 const freshness = 15 * time.Second
 
 func (j *judgement) bad() bool {
-	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.unmasked)+len(j.missing) > 0
+	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.captured)+len(j.walled)+len(j.unmasked)+len(j.missing) > 0
 }
 
 // judge compares the outcomes with the expectation.
@@ -67,8 +72,9 @@ func (p *Pass) judge(pr *probe) {
 	}
 	// With the packet turned away or untouched there is one thing to say, not
 	// one for each backend that is thereby missed; and where a rule could not
-	// be decided, nothing can be called missing.
-	if pr.expect.Action != proxy.Forward || len(pr.untouched)+len(pr.refused)+len(pr.undecided) > 0 || !anyRewritten(pr.outcomes) {
+	// be decided, nothing can be called missing; nor for a client that session
+	// affinity keeps at what it drew before.
+	if pr.expect.Action != proxy.Forward || len(pr.untouched)+len(pr.refused)+len(pr.undecided) > 0 || !rewrittenByProxy(pr.outcomes) || pr.remembered() {
 		return
 	}
 	wrong := map[netip.Addr]bool{}
@@ -90,6 +96,8 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 	forward := pr.expect.Action == proxy.Forward
 	switch {
 	case pr.expect.Action == proxy.Ignore:
+	case !want[o.To] && captures(o):
+		pr.captured = append(pr.captured, o)
 	case o.Verdict == netfilter.Undecided:
 		pr.undecided = append(pr.undecided, o)
 	case !o.Rewritten && (o.Verdict == netfilter.None || o.Verdict == netfilter.Accept):
@@ -105,14 +113,14 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 		case saysEmpty(o):
 			pr.refused = append(pr.refused, o)
 		default:
-			pr.blocked = append(pr.blocked, o)
+			pr.block(o)
 		}
 	case !want[o.To] && wantAddr[o.To.Addr()]:
 		pr.wrongPort = append(pr.wrongPort, o)
 	case !want[o.To]:
 		pr.stale = append(pr.stale, o)
 	case o.Verdict != netfilter.DNAT:
-		pr.blocked = append(pr.blocked, o)
+		pr.block(o)
 	case pr.expect.Masquerade == proxy.MasqYes && o.Masquerade == netfilter.False && pr.view.host.Local(o.To.Addr()) != netfilter.True:
 		// What is delivered to the node itself answers through it as it is.
 		pr.unmasked = append(pr.unmasked, o)
@@ -127,6 +135,8 @@ func (pr *probe) judgeAlone() {
 			pr.unfiltered = append(pr.unfiltered, o)
 		}
 		switch {
+		case captures(o) && pr.servedByProxy():
+			pr.captured = append(pr.captured, o)
 		case o.Verdict == netfilter.Undecided:
 			pr.undecided = append(pr.undecided, o)
 		case o.Verdict == netfilter.DNAT:
@@ -135,9 +145,18 @@ func (pr *probe) judgeAlone() {
 		case !o.Rewritten && saysEmpty(o):
 			pr.refused = append(pr.refused, o)
 		default:
-			pr.blocked = append(pr.blocked, o)
+			pr.block(o)
 		}
 	}
+}
+
+// block sorts an outcome that a rule turned away by whose rule it is.
+func (j *judgement) block(o netfilter.Outcome) {
+	if firewallChain(lastStep(o)) {
+		j.walled = append(j.walled, o)
+		return
+	}
+	j.blocked = append(j.blocked, o)
 }
 
 // wantText says what ought to happen to the packet.

@@ -17,7 +17,7 @@ var proxyNotRunning = &Check{
 	Code: diagnosis.ProxyNotRunning, Needs: needsOfNode, Applies: onNodes,
 	Explains: []diagnosis.Code{
 		diagnosis.VIPNotProgrammed, diagnosis.StaleBackend, diagnosis.BackendMissing, diagnosis.RejectedAsEmpty,
-		diagnosis.WrongBackendPort, diagnosis.HookMissing, diagnosis.MasqueradeMissing,
+		diagnosis.WrongBackendPort, diagnosis.HookMissing, diagnosis.MasqueradeMissing, diagnosis.UnevenOdds,
 	},
 	Run: func(p *Pass) {
 		probes := p.probes()

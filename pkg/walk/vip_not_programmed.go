@@ -15,7 +15,7 @@ import (
 var vipNotProgrammed = &Check{
 	Code: diagnosis.VIPNotProgrammed, Needs: needsOfNode, Applies: onNodes, Alone: true,
 	Run: func(p *Pass) {
-		for _, f := range p.faults(func(pr *probe) bool { return len(pr.untouched) > 0 && pr.hookFault() == nil }) {
+		for _, f := range p.faults(func(pr *probe) bool { return len(pr.untouched) > 0 && pr.hookFault() == nil && !pr.fallsThrough() }) {
 			pr := f.first()
 			title := "%s knows nothing of %s: the packet passes its rules untouched"
 			if deadEnd(pr.untouched[0]).Line > 0 {

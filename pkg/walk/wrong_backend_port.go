@@ -10,7 +10,7 @@ import (
 // give it.
 var wrongBackendPort = &Check{
 	Code: diagnosis.WrongBackendPort, Needs: needsOfNode, Applies: onNodes,
-	Explains: []diagnosis.Code{diagnosis.BackendMissing},
+	Explains: []diagnosis.Code{diagnosis.BackendMissing, diagnosis.UnevenOdds},
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.wrongPort) > 0 }) {
 			pr := f.first()
