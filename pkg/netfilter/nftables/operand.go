@@ -45,6 +45,8 @@ type operand struct {
 	mod, offset uint64
 	// span is set for a number of [offset, offset+span) that is not known.
 	span uint64
+	// names is what of a destination it reads.
+	names part
 }
 
 func (o *operand) random() bool { return o.mod > 0 }
@@ -95,7 +97,7 @@ func addrReading(a netip.Addr) reading {
 
 // address reads ip saddr and its like; v4 and v6 say of which header.
 func address(side netfilter.Side, v4 bool) *operand {
-	return reader(kindAddr, func(s *netfilter.State) reading {
+	return naming(side, partAddr, kindAddr, func(s *netfilter.State) reading {
 		switch {
 		case isV4(s) != v4:
 			return reading{}
@@ -108,7 +110,7 @@ func address(side netfilter.Side, v4 bool) *operand {
 
 // port reads a port of the protocol, or of any with ports where proto is 0.
 func port(side netfilter.Side, proto uint8) *operand {
-	return reader(kindPort, func(s *netfilter.State) reading {
+	return naming(side, partPort, kindPort, func(s *netfilter.State) reading {
 		switch {
 		case proto != 0 && s.Protocol != proto, !hasPorts(s.Protocol):
 			return reading{}
@@ -154,7 +156,7 @@ func fibType(side netfilter.Side, link string) *operand {
 	why := func(s *netfilter.State) string {
 		return netfilter.AddrType{Side: side, Types: []string{"LOCAL"}, Iface: link}.Why(s)
 	}
-	o := reader(kindFibType, func(s *netfilter.State) reading { return notKnown(why(s)) })
+	o := naming(side, partType, kindFibType, func(s *netfilter.State) reading { return notKnown(why(s)) })
 	o.is = func(s *netfilter.State, p pattern) netfilter.Tri {
 		if p.any {
 			return netfilter.True

@@ -145,7 +145,7 @@ func (p *ruleParser) meta() *operand {
 	case "mark":
 		return reader(kindMark, func(s *netfilter.State) reading { return number(uint64(s.Mark)) })
 	case "l4proto":
-		return reader(kindProto, func(s *netfilter.State) reading { return number(uint64(s.Protocol)) })
+		return naming(netfilter.Dst, partProto, kindProto, func(s *netfilter.State) reading { return number(uint64(s.Protocol)) })
 	case "nfproto":
 		return reader(kindNFProto, func(s *netfilter.State) reading {
 			if isV4(s) {

@@ -45,6 +45,8 @@ type element struct {
 	// verdict is a verdict map's, data another map's.
 	verdict netfilter.Action
 	data    []pattern
+	// comment is what its writer noted on it.
+	comment string
 }
 
 func newSet(t *tableIndex, name string, at int) *set {
@@ -106,7 +108,7 @@ func (s *set) typesOf(text string) []kind {
 // element reads one element of a set or map: KEY [OPTIONS] [: DATA].
 func (p *ruleParser) element(keys, data []kind, isMap bool) element {
 	e := element{key: p.keyPatterns(keys)}
-	p.elementOptions()
+	p.elementOptions(&e)
 	if !isMap {
 		return e
 	}
@@ -119,15 +121,19 @@ func (p *ruleParser) element(keys, data []kind, isMap bool) element {
 	} else {
 		e.data = p.keyPatterns(data)
 	}
-	p.elementOptions()
+	p.elementOptions(&e)
 	return e
 }
 
-// elementOptions passes over timeout, expires, comment, counter and the like.
-func (p *ruleParser) elementOptions() {
+// elementOptions keeps a comment, and passes over timeout, expires, counter and
+// the like.
+func (p *ruleParser) elementOptions(e *element) {
 	for p.err == nil {
 		switch t := p.peek(); {
-		case t.is("comment"), t.is("timeout"), t.is("expires"):
+		case t.is("comment"):
+			e.comment = p.peekAt(1).text
+			p.at += 2
+		case t.is("timeout"), t.is("expires"):
 			p.at += 2
 		case t.is("counter"):
 			p.at++
