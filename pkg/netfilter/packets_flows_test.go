@@ -1,0 +1,208 @@
+//go:build linux
+
+package netfilter_test
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+)
+
+// packetFile is one recording of kube-proxy: the objects, the node, and the
+// flows with what kube-proxy's own tracer says of them.
+type packetFile struct {
+	name   string // without the ending
+	kernel string // the file with the same rules as the tools read them back
+
+	Mode    string
+	NodeIPs []string
+	Proxier struct{ IPFamily, NodeIP string }
+	Flows   []struct {
+		Name, SourceIP, Protocol, DestIP string
+		DestPort                         uint16
+		Output                           string
+		Masq                             bool
+	}
+	Services []packetService
+}
+
+// packetService is what of a Service says where it is reached.
+type packetService struct {
+	Metadata struct{ Name string }
+	Spec     struct {
+		ClusterIP   string
+		ExternalIPs []string
+		Ports       []struct {
+			Protocol       string
+			Port, NodePort uint16
+		}
+	}
+	Status struct {
+		LoadBalancer struct{ Ingress []struct{ IP string } }
+	}
+}
+
+// packetFlow is a packet to send.
+type packetFlow struct {
+	name  string
+	src   netip.Addr
+	dst   netip.AddrPort
+	proto netfilter.Protocol
+	// recorded: output and masq are what kube-proxy's tracer says.
+	recorded bool
+	output   string
+	masq     bool
+}
+
+func (f *packetFile) v6() bool {
+	if len(f.Flows) > 0 {
+		return strings.Contains(f.Flows[0].SourceIP, ":")
+	}
+	return f.Proxier.IPFamily == "IPv6"
+}
+
+// addresses are the node's own.
+func (f *packetFile) addresses() []netip.Addr {
+	texts := f.NodeIPs
+	if len(texts) == 0 {
+		texts = []string{f.Proxier.NodeIP}
+	}
+	var out []netip.Addr
+	for _, s := range texts {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+// packets are the flows of the file, or where it has none, a packet of a pod to
+// each address of its Services, and one from outside to those that are for it.
+func (f *packetFile) packets(t *testing.T) []packetFlow {
+	var out []packetFlow
+	for _, r := range f.Flows {
+		out = append(out, packetFlow{
+			name: r.Name, src: netip.MustParseAddr(r.SourceIP), dst: netip.AddrPortFrom(netip.MustParseAddr(r.DestIP), r.DestPort),
+			proto: netfilter.Protocol(strings.ToLower(r.Protocol)), recorded: true, output: r.Output, masq: r.Masq,
+		})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	pod, outside := netip.MustParseAddr("10.0.0.77"), netip.MustParseAddr("203.0.113.77")
+	if f.v6() {
+		pod, outside = netip.MustParseAddr("fd00:10::77"), netip.MustParseAddr("2600:5200::77")
+	}
+	for _, svc := range f.Services {
+		for _, p := range svc.Spec.Ports {
+			to := func(name string, a netip.Addr, port uint16, src netip.Addr) {
+				if a.Is6() == f.v6() && port != 0 {
+					out = append(out, packetFlow{
+						name: svc.Metadata.Name + " " + name, src: src, dst: netip.AddrPortFrom(a, port), proto: netfilter.Protocol(strings.ToLower(p.Protocol)),
+					})
+				}
+			}
+			if a, err := netip.ParseAddr(svc.Spec.ClusterIP); err == nil {
+				to("cluster IP", a, p.Port, pod)
+				to("cluster IP, from outside", a, p.Port, outside)
+			}
+			to("node port", f.addresses()[0], p.NodePort, outside)
+			for _, s := range svc.externals() {
+				to("external IP", s, p.Port, outside)
+				to("external IP, from a pod", s, p.Port, pod)
+			}
+		}
+	}
+	if len(out) == 0 {
+		t.Errorf("%s has no flow and no Service", f.name)
+	}
+	return out
+}
+
+// ports are those that a flow of the file goes to, or may end at.
+func (f *packetFile) ports(t *testing.T) []uint16 {
+	var out []uint16
+	for _, flow := range f.packets(t) {
+		out = append(out, flow.dst.Port())
+		for _, text := range strings.Split(flow.output, ", ") {
+			if to, err := netip.ParseAddrPort(text); err == nil {
+				out = append(out, to.Port())
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s *packetService) externals() []netip.Addr {
+	texts := slices.Clone(s.Spec.ExternalIPs)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		texts = append(texts, in.IP)
+	}
+	var out []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// differs says in what the kernel does not do what kube-proxy's tracer says, ""
+// where it does. The tracer takes every packet for one that came in by
+// PREROUTING, whoever sent it.
+func (f packetFlow) differs(got map[fate]int) string {
+	if !f.recorded {
+		return ""
+	}
+	var to []string
+	masq := false
+	for s := range got {
+		masq = masq || s.masq
+		switch s.verdict {
+		case netfilter.DNAT:
+			to = append(to, s.to.String())
+		case netfilter.Accept:
+			if f.output != "ACCEPT" && f.output != "" {
+				to = append(to, "untouched")
+			} else {
+				to = append(to, f.output) // a rule's ACCEPT can't be seen from outside
+			}
+		default:
+			to = append(to, strings.ToUpper(string(s.verdict)))
+		}
+	}
+	slices.Sort(to)
+	want := strings.Split(f.output, ", ")
+	slices.Sort(want)
+	switch {
+	case !slices.Equal(to, want):
+		return "the kernel does " + strings.Join(to, ", ") + ", the tracer " + f.output
+	case masq && !f.masq:
+		return "the kernel masquerades, the tracer does not"
+	case !masq && f.masq:
+		return "the tracer masquerades, the kernel does not"
+	}
+	return ""
+}
+
+func needDir(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("the shared data is not beside the repository: %v", err)
+	}
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
