@@ -50,18 +50,23 @@ const (
 	ReadyPodMissing       Code = "VIP205"
 	SlicePortMismatch     Code = "VIP206"
 
-	VIPNotProgrammed  Code = "VIP301"
-	StaleBackend      Code = "VIP302"
-	BackendMissing    Code = "VIP303"
-	RejectedAsEmpty   Code = "VIP304"
-	WrongBackendPort  Code = "VIP305"
-	UnevenOdds        Code = "VIP306"
-	HookMissing       Code = "VIP307"
-	MasqueradeMissing Code = "VIP309"
-	DroppedAfterDNAT  Code = "VIP310"
-	ForwardingOff     Code = "VIP321"
-	ProxyNotRunning   Code = "VIP330"
-	ProxyModeDiffers  Code = "VIP335"
+	VIPNotProgrammed      Code = "VIP301"
+	StaleBackend          Code = "VIP302"
+	BackendMissing        Code = "VIP303"
+	RejectedAsEmpty       Code = "VIP304"
+	WrongBackendPort      Code = "VIP305"
+	UnevenOdds            Code = "VIP306"
+	HookMissing           Code = "VIP307"
+	CapturedByForeignRule Code = "VIP308"
+	MasqueradeMissing     Code = "VIP309"
+	DroppedAfterDNAT      Code = "VIP310"
+	FirewallChainDrops    Code = "VIP311"
+	ForwardingOff         Code = "VIP321"
+	ProxyNotRunning       Code = "VIP330"
+	ProxyModeDiffers      Code = "VIP335"
+
+	NodePortNotProgrammed   Code = "VIP340"
+	ExternalIPNotProgrammed Code = "VIP341"
 
 	IngressBlocked         Code = "VIP401"
 	EgressBlocked          Code = "VIP402"
@@ -99,11 +104,15 @@ var Catalogue = []Entry{
 	{WrongBackendPort, "WrongBackendPort", Error, "the node sends to the right pod on the wrong port"},
 	{UnevenOdds, "UnevenOdds", Warning, "the node does not share new connections out evenly"},
 	{HookMissing, "HookMissing", Error, "kube-proxy's chains are there, but no hook jumps to them"},
+	{CapturedByForeignRule, "CapturedByForeignRule", Error, "a rule that is not kube-proxy's takes the packet first"},
 	{MasqueradeMissing, "MasqueradeMissing", Error, "the packet needs its source rewritten, and the node does not do it"},
 	{DroppedAfterDNAT, "DroppedAfterDNAT", Error, "a rule drops the packet after kube-proxy rewrote it rightly"},
+	{FirewallChainDrops, "FirewallChainDrops", Error, "a firewall chain of kube-proxy's or the kubelet's drops the packet"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
+	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
+	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},
 
 	{IngressBlocked, "IngressBlocked", Error, "a NetworkPolicy isolates the backend, and no rule admits the client"},
 	{EgressBlocked, "EgressBlocked", Error, "a NetworkPolicy isolates the client, and no rule lets it out to the backend"},

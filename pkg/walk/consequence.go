@@ -80,7 +80,7 @@ func (p *Pass) consequenceByNodes() (text string, walked bool) {
 }
 
 // fates are the ends that are worth telling, the gravest first.
-var fates = []string{"refused", "times out", "goes unanswered", "cannot be told"}
+var fates = []string{"refused", "times out", "goes unanswered", "reaches something else", "cannot be told"}
 
 // probeClient names a probe's client, and the node where that does not say it.
 func (p *Pass) probeClient(pr *probe) string {
@@ -92,6 +92,9 @@ func (p *Pass) probeClient(pr *probe) string {
 
 // fate is what the client of a probe sees of one outcome.
 func (pr *probe) fate(o netfilter.Outcome) string {
+	if slices.ContainsFunc(pr.captured, func(c netfilter.Outcome) bool { return c.To == o.To && c.Verdict == o.Verdict }) && o.Verdict != netfilter.Drop && o.Verdict != netfilter.Reject {
+		return "reaches something else"
+	}
 	switch o.Verdict {
 	case netfilter.Reject:
 		return "refused"
@@ -104,7 +107,7 @@ func (pr *probe) fate(o netfilter.Outcome) string {
 	}
 	sentTo := func(to netfilter.Outcome) bool { return to.To == o.To }
 	switch {
-	case slices.ContainsFunc(pr.stale, sentTo), slices.ContainsFunc(pr.unmasked, sentTo):
+	case slices.ContainsFunc(pr.stale, sentTo), slices.ContainsFunc(pr.stuck, sentTo), slices.ContainsFunc(pr.unmasked, sentTo):
 		return "times out"
 	case slices.ContainsFunc(pr.wrongPort, sentTo):
 		return "refused"

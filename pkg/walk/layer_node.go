@@ -19,7 +19,10 @@ var nodeChecks = []*Check{
 	proxyModeDiffers,
 	forwardingOff,
 	hookMissing,
+	capturedByForeignRule,
 	vipNotProgrammed,
+	nodePortNotProgrammed,
+	externalIPNotProgrammed,
 	rejectedAsEmpty,
 	staleBackend,
 	wrongBackendPort,
@@ -27,6 +30,7 @@ var nodeChecks = []*Check{
 	unevenOdds,
 	masqueradeMissing,
 	droppedAfterDNAT,
+	firewallChainDrops,
 }
 
 // nodeLayer is what the node checks share of one Service.
@@ -93,8 +97,8 @@ func (f nodeFault) affected() string {
 
 // outsiders names the client "external" in a sentence.
 func outsiders(label string) string {
-	if label == "external" {
-		return "clients outside"
+	if rest, ok := strings.CutPrefix(label, "external"); ok {
+		return "clients outside" + rest
 	}
 	return label
 }
@@ -193,6 +197,8 @@ func (p *Pass) summariseAlone() Summary {
 		return Summary{Status: diagnosis.Unknown, Text: who + ": not every packet gets through"}
 	case undecided(probes):
 		return Summary{Status: diagnosis.Unknown, Text: who + ": its rules do not tell where the packet goes"}
+	case len(to) == 0 && slices.ContainsFunc(probes, func(pr *probe) bool { return pr.fenced }):
+		return Summary{Status: diagnosis.OK, Text: who + ": its source ranges leave this client out"}
 	}
 	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", who, countBackends(len(to)))}
 }
@@ -338,7 +344,7 @@ func (p *Pass) summariseProbes(probes []*probe) Summary {
 			s.Text += ", but for " + join(pass, 2)
 		}
 	case dropped > 0 && len(backends) == 0:
-		s.Text, s.Because = does("drops", "drop")+", as the traffic policy asks with no local endpoint", []diagnosis.Layer{diagnosis.LayerSelector}
+		s.Text, s.Because = does("drops", "drop")+dropsBecause(probes), []diagnosis.Layer{diagnosis.LayerSelector}
 	case undecided(probes):
 		s.Status, s.Text = diagnosis.Unknown, who+": its rules do not tell where the packet goes"
 	default:

@@ -181,9 +181,9 @@ func TestNodeDoubts(t *testing.T) {
 		{name: "another proxy's Service", change: []change{service(func(s *corev1.Service) { s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "x"} }), rules(webVIP, "")}, status: diagnosis.Skipped},
 		{name: "node ports at another address alone", change: []change{proxyConf("nodePortAddresses: [10.9.0.0/16]\n"), rules(toPorts, "-d 10.9.0.1/32 -j KUBE-NODEPORTS\n")}, status: diagnosis.OK, missing: "nodePortAddresses"},
 		{name: "the same, as the rules alone tell", change: []change{func(s *snapshot.Snapshot) { s.Objects.ConfigMaps = nil }, rules(toPorts, "-d 10.9.0.1/32 -j KUBE-NODEPORTS\n")}, status: diagnosis.OK, missing: "nodePortAddresses"},
-		{name: "a node port at an address that is left out", change: []change{proxyConf("nodePortAddresses: [10.9.0.0/16]\n"), rules(toPorts, "-d 10.9.0.1/32 -j KUBE-NODEPORTS\n")}, opts: to("172.31.250.11:30080"), status: diagnosis.Unknown, missing: "nodePortAddresses"},
+		{name: "a node port at an address that is left out", change: []change{proxyConf("nodePortAddresses: [10.9.0.0/16]\n"), rules(toPorts, "-d 10.9.0.1/32 -j KUBE-NODEPORTS\n")}, opts: to("172.31.250.11:30080"), roots: "VIP340", status: diagnosis.Fail},
 		{name: "a node port at the address that is served", change: []change{proxyConf("nodePortAddresses: [172.31.0.0/16]\n"), rules(toPorts, "-d 172.31.250.11/32 -j KUBE-NODEPORTS\n")}, opts: to("172.31.250.11:30080"), status: diagnosis.OK},
-		{name: "node ports are to be served, and nothing leads to them", change: []change{proxyConf("nodePortAddresses: [172.31.0.0/16]\n"), rules(toPorts, "-d 172.31.250.99/32 -j KUBE-NODEPORTS\n")}, opts: to("worker-1:30080"), roots: "VIP301", status: diagnosis.Fail},
+		{name: "node ports are to be served, and nothing leads to them", change: []change{proxyConf("nodePortAddresses: [172.31.0.0/16]\n"), rules(toPorts, "-d 172.31.250.99/32 -j KUBE-NODEPORTS\n")}, opts: to("worker-1:30080"), roots: "VIP340", status: diagnosis.Fail},
 
 		{name: "a pod was replaced just now", change: []change{replaced, sliceChanged(2 * time.Second)}, status: diagnosis.Unknown, missing: "changed just before the node was read"},
 		{name: "a pod was replaced a while ago", change: []change{replaced, sliceChanged(time.Minute)}, roots: "VIP302", status: diagnosis.Fail},
@@ -203,7 +203,7 @@ func TestNodeDoubts(t *testing.T) {
 		{name: "a pod's hostPort takes the address first", change: []change{
 			service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"172.31.250.11"} }),
 			rules("-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n", hostPort),
-		}, opts: to("172.31.250.11:80"), status: diagnosis.Unknown, missing: "CNI-DN-1) takes the packet before"},
+		}, opts: to("172.31.250.11:80"), roots: "VIP308", status: diagnosis.Fail},
 		{name: "an interface of the node has the address", change: []change{rules(webVIP, ""), func(s *snapshot.Snapshot) {
 			setText(s, snapshot.IPAddr, func(c string) string {
 				return c + "9: nodelocaldns: <UP> mtu 1500\n    inet 10.96.0.50/32 scope global nodelocaldns\n"

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,9 @@ type judgement struct {
 	// unmasked: sent to a backend with the client's source, where replies then
 	// would not come back.
 	unmasked []netfilter.Outcome
+	// stuck: sent to a backend elsewhere with a loopback address as the source,
+	// which the kernel does not let out.
+	stuck []netfilter.Outcome
 	// undecided: hangs on a rule that could not be decided.
 	undecided []netfilter.Outcome
 	// unfiltered: rewritten rightly, but the filter table was not read.
@@ -50,7 +54,7 @@ type judgement struct {
 const freshness = 15 * time.Second
 
 func (j *judgement) bad() bool {
-	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.captured)+len(j.walled)+len(j.unmasked)+len(j.missing) > 0
+	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.captured)+len(j.walled)+len(j.unmasked)+len(j.stuck)+len(j.missing) > 0
 }
 
 // judge compares the outcomes with the expectation.
@@ -60,6 +64,7 @@ func (p *Pass) judge(pr *probe) {
 	for _, b := range pr.expect.Backends {
 		want[b.Addr], wantAddr[b.Addr.Addr()] = true, true
 	}
+	pr.stuck = pr.stuckAtHome()
 	drawn := map[netip.AddrPort]bool{}
 	for _, o := range pr.outcomes {
 		if lacksFilter(o) {
@@ -108,7 +113,7 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 		// Turned away. Without a usable endpoint that is as it should be.
 		switch {
 		case !forward:
-		case nftUnknownPort(o):
+		case nftUnknownPort(o) || unfenced(o):
 			pr.untouched = append(pr.untouched, o)
 		case saysEmpty(o):
 			pr.refused = append(pr.refused, o)
@@ -121,10 +126,16 @@ func (p *Pass) judgeOutcome(pr *probe, o netfilter.Outcome, want map[netip.AddrP
 		pr.stale = append(pr.stale, o)
 	case o.Verdict != netfilter.DNAT:
 		pr.block(o)
-	case pr.expect.Masquerade == proxy.MasqYes && o.Masquerade == netfilter.False && pr.view.host.Local(o.To.Addr()) != netfilter.True:
+	case pr.expect.Masquerade == proxy.MasqYes && o.Masquerade == netfilter.False && pr.view.host.Local(o.To.Addr()) != netfilter.True && !(captures(o) && pr.onThisNode(o.To)):
 		// What is delivered to the node itself answers through it as it is.
 		pr.unmasked = append(pr.unmasked, o)
 	}
+}
+
+// onThisNode says whether a backend is on the probe's node: its answers come
+// back through the node's connection tracking as they are.
+func (pr *probe) onThisNode(to netip.AddrPort) bool {
+	return slices.ContainsFunc(pr.expect.Backends, func(b proxy.Backend) bool { return b.Addr == to && b.Local })
 }
 
 // judgeAlone sorts a probe's outcomes where no objects say what ought to
@@ -193,7 +204,7 @@ func saysEmpty(o netfilter.Outcome) bool {
 	if nftSaysEmpty(o) || last.Table == "filter" && (last.Chain == "KUBE-SERVICES" || last.Chain == "KUBE-EXTERNAL-SERVICES") {
 		return true
 	}
-	if last.Chain != "KUBE-FIREWALL" {
+	if last.Chain != "KUBE-FIREWALL" || firewallOf(o) != "" {
 		return false
 	}
 	for _, s := range o.Steps {

@@ -108,7 +108,7 @@ func (x *odds) even() bool {
 // fallsThrough says whether some connections are sent to a backend and others
 // are left as they came, by the same chain.
 func (pr *probe) fallsThrough() bool {
-	if len(pr.untouched) == 0 || !anyRewritten(pr.outcomes) {
+	if len(pr.untouched) == 0 {
 		return false
 	}
 	x := pr.uneven()

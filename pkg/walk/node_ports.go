@@ -10,14 +10,19 @@ import (
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
+	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
 // servesNodePorts says whether kube-proxy on the node serves node ports at that
 // address of the node's: by nodePortAddresses of its configuration, or, where
 // that was not read, by what its rules are written for.
 func (v *nodeView) servesNodePorts(a netip.Addr) bool {
-	if v.seen.configured == "" {
+	switch {
+	case a.IsLoopback() && !v.mayServeLoopback(a):
+		return false
+	case v.seen.configured == "":
 		return v.rulesServeNodePorts(a)
 	}
 	addresses := v.seen.nodePortAddresses
@@ -34,7 +39,9 @@ func (v *nodeView) servesNodePorts(a netip.Addr) bool {
 				return true
 			}
 		case "localhost":
-			limited = true
+			if limited = true; a.IsLoopback() {
+				return true
+			}
 		default:
 			r, err := netip.ParsePrefix(text)
 			if err != nil || r.Addr().Is6() != a.Is6() {
@@ -46,6 +53,13 @@ func (v *nodeView) servesNodePorts(a netip.Addr) bool {
 		}
 	}
 	return !limited
+}
+
+// mayServeLoopback: iptables mode alone serves node ports at loopback
+// addresses, IPv4's alone, and only as long as nobody turns that off
+// (iptables.localhostNodePorts, since 1.26).
+func (v *nodeView) mayServeLoopback(a netip.Addr) bool {
+	return a.Is4() && v.seen.mode() != "nftables" && v.seen.localhostNodePorts != proxy.SettingOff
 }
 
 // primary says whether the address is the one that the node has in the API;
@@ -73,16 +87,39 @@ func (v *nodeView) rulesServeNodePorts(a netip.Addr) bool {
 	for _, r := range v.toNodePorts(services) {
 		switch {
 		case strings.Contains(r.Text, "@nodeport-ips"):
-			limited = true // which addresses the set has is not looked at: it may be without this one
+			if limited = true; slices.Contains(v.setAddresses("nodeport-ips"), a) {
+				return true
+			}
 		case strings.Contains(r.Text, " -d "+a.String()+"/") || strings.Contains(r.Text, " -d "+a.String()+" "):
 			return true
+		case a.IsLoopback() && (strings.Contains(r.Text, "! -d ") || strings.Contains(r.Text, "daddr != ")):
+			limited = true
 		case strings.Contains(r.Text, " -d ") && !strings.Contains(r.Text, "! -d "):
 			limited = true
 		default:
 			return true
 		}
 	}
-	return !limited || names.table == kubeProxyTable && v.primary(a)
+	return !limited
+}
+
+// setAddresses are the addresses in a set of kube-proxy's nftables mode, in both
+// families. They are looked for once.
+func (v *nodeView) setAddresses(name string) []netip.Addr {
+	if found, ok := v.sets[name]; ok {
+		return found
+	}
+	var out []netip.Addr
+	for _, t := range v.state.All(snapshot.NftRuleset) {
+		if t.Status == snapshot.Done {
+			out = append(out, nftables.Addresses(t.Content, kubeProxyTable, name)...)
+		}
+	}
+	if v.sets == nil {
+		v.sets = map[string][]netip.Addr{}
+	}
+	v.sets[name] = out
+	return out
 }
 
 // toNodePorts are the rules that lead from the Services' chain, which may be
@@ -93,7 +130,7 @@ func (v *nodeView) toNodePorts(services netfilter.Chain) []netfilter.Rule {
 	}
 	var found []netfilter.Rule
 	for r := range services.Rules() {
-		if r.Jump == "KUBE-NODEPORTS" || strings.Contains(r.Text, "@nodeport-ips") {
+		if r.Jump == "KUBE-NODEPORTS" || strings.Contains(r.Text, "@service-nodeports") {
 			found = append(found, r)
 		}
 	}
@@ -104,17 +141,12 @@ func (v *nodeView) toNodePorts(services netfilter.Chain) []netfilter.Rule {
 	return found
 }
 
-// noteNodePort says that node ports are not served at an address: where that
-// was asked about the layer is unknown, else it is only told.
+// noteNodePort tells that node ports are not served at an address that nobody
+// asked about.
 func (p *Pass) noteNodePort(v *nodeView, dst netip.AddrPort) {
-	m := diagnosis.Missing{
+	p.Note(diagnosis.LayerNode, diagnosis.Missing{
 		What:   fmt.Sprintf("node port %d at %s", dst.Port(), dst.Addr()),
 		Why:    "kube-proxy on " + v.label() + " serves node ports at other addresses alone (nodePortAddresses)",
 		Supply: "vipwalk " + fmt.Sprintf(":%d", dst.Port()) + "   (at an address that it serves)",
-	}
-	if p.asksNodeAddress() {
-		p.Missing(diagnosis.LayerNode, m)
-		return
-	}
-	p.Note(diagnosis.LayerNode, m)
+	})
 }

@@ -26,6 +26,12 @@ type probe struct {
 	judgement
 	// unsure says why the expectation may be another; empty where it is certain.
 	unsure string
+	// inside is how the node serves the Service's cluster IP, where it leaves
+	// this address of it untouched; nil where it does not.
+	inside []netfilter.Outcome
+	// fenced: the rules' source ranges leave out a client that stands for many,
+	// and no object was read that would tell whether they are to.
+	fenced bool
 	// hairpin probes ask one thing only: whether a backend that draws itself is
 	// masqueraded. They are not shown as paths.
 	hairpin bool
@@ -52,6 +58,10 @@ func (p *Pass) probes() []*probe {
 		return p.node.probes
 	}
 	p.node.done = true
+	if p.audit != nil {
+		p.auditProbes()
+		return p.node.probes
+	}
 	for _, v := range p.nodeViews() {
 		if !p.concerns(v) {
 			continue
@@ -154,7 +164,7 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 		})
 		return
 	}
-	if f.Kind == proxy.NodePort && !v.servesNodePorts(dst.Addr()) {
+	if f.Kind == proxy.NodePort && p.Target.Node == "" && !v.servesNodePorts(dst.Addr()) {
 		p.noteNodePort(v, dst)
 		return
 	}
@@ -168,13 +178,7 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 
 func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c caller) *probe {
 	pr := &probe{view: v, caller: c, frontend: f, dst: dst}
-	pkt := packetTo(f, dst, c.addr)
-	pkt.LocalProcess = c.kind == proxy.NodeClient
-	if !pkt.LocalProcess {
-		// It arrives by the interface over which the node would answer.
-		pkt.In = v.host.Route(c.addr)
-	}
-	pr.outcomes = netfilter.Walk(v.rules, v.host, pkt)
+	pr.outcomes = netfilter.Walk(v.rules, v.host, pr.packet())
 	if p.Service != nil {
 		pr.expect = proxy.ExpectFrom(p.Service, p.Slices(), v.proxyNode(), c.kind, c.addr, f)
 		if c.kind == proxy.NodeClient && f.Kind == proxy.ClusterIP && v.takesForPod(c.addr) {
@@ -182,8 +186,10 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 		}
 		p.judge(pr)
 		p.settle(pr)
+		pr.inside = p.insideOf(pr)
 	} else {
 		pr.judgeAlone()
+		p.settleAlone(pr)
 	}
 	return pr
 }
@@ -246,6 +252,10 @@ func outside(v6 bool) netip.Addr {
 // that --from names.
 func (p *Pass) callers(v *nodeView, f proxy.Frontend, dst netip.AddrPort) []caller {
 	outsider := caller{proxy.ExternalClient, "external", outside(f.V6)}
+	if dst.Addr().IsLoopback() {
+		// Nobody else reaches these, and this is the source that they have then.
+		return []caller{{proxy.NodeClient, strings.TrimSpace("node " + v.name), dst.Addr()}}
+	}
 	switch p.Client.Kind {
 	case FromExternal:
 		if f.Kind == proxy.ClusterIP {
@@ -258,7 +268,7 @@ func (p *Pass) callers(v *nodeView, f proxy.Frontend, dst netip.AddrPort) []call
 		return p.namedCaller(v, f)
 	}
 	if f.Kind != proxy.ClusterIP {
-		return []caller{outsider}
+		return append([]caller{outsider}, p.admitted(v, f)...)
 	}
 	var out []caller
 	if a, ok := p.somePodAddress(v, f, dst); ok {

@@ -29,6 +29,10 @@ type proxySeen struct {
 	// nodePortAddresses are the addresses at which it serves node ports, as they
 	// are written there; empty is the mode's default.
 	nodePortAddresses []string
+	// localhostNodePorts is its setting of that name, of iptables mode.
+	localhostNodePorts proxy.Setting
+	// gates are its feature gates, as far as they are set.
+	gates map[string]bool
 	// answered is what the running kube-proxy's /proxyMode says.
 	answered string
 	// byRules is the mode whose chains the node has: iptables, ipvs, nftables,
@@ -97,6 +101,10 @@ func (w *world) readProxyConfig(s *proxySeen) {
 			s.configured, s.configRef = cmp.Or(conf.Mode, "iptables"), "configmap/"+cm.Name
 			s.detectLocal, s.masqueradeAll = conf.settings()
 			s.localCIDRs, s.nodePortAddresses = conf.localCIDRs(), conf.NodePortAddresses
+			s.gates = conf.FeatureGates
+			if on := conf.IPTables.LocalhostNodePorts; on != nil && !*on {
+				s.localhostNodePorts = proxy.SettingOff
+			}
 			return
 		}
 	}
@@ -110,14 +118,16 @@ type proxyConfig struct {
 	ClusterCIDR     string `json:"clusterCIDR"`
 	DetectLocalMode string `json:"detectLocalMode"`
 
-	NodePortAddresses []string `json:"nodePortAddresses"`
+	NodePortAddresses []string        `json:"nodePortAddresses"`
+	FeatureGates      map[string]bool `json:"featureGates"`
 
-	IPTables proxyMasquerade `json:"iptables"`
-	NFTables proxyMasquerade `json:"nftables"`
+	IPTables proxyModeConfig `json:"iptables"`
+	NFTables proxyModeConfig `json:"nftables"`
 }
 
-type proxyMasquerade struct {
-	MasqueradeAll bool `json:"masqueradeAll"`
+type proxyModeConfig struct {
+	MasqueradeAll      bool  `json:"masqueradeAll"`
+	LocalhostNodePorts *bool `json:"localhostNodePorts"`
 }
 
 // localCIDRs are the ranges whose sources count as pods.

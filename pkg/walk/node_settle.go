@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,7 @@ const lastChange = "endpoints.kubernetes.io/last-change-trigger-time"
 // layer 4's to tell.
 func (p *Pass) settle(pr *probe) {
 	pr.blocked = slices.DeleteFunc(pr.blocked, func(o netfilter.Outcome) bool { return p.policed(pr, o) })
+	pr.captured = slices.DeleteFunc(pr.captured, p.byServiceLB)
 	if !pr.bad() {
 		return
 	}
@@ -51,6 +51,7 @@ func (p *Pass) settle(pr *probe) {
 func (pr *probe) takeBack(why string) {
 	pr.unsure = why
 	pr.untouched, pr.refused, pr.blocked, pr.stale, pr.wrongPort, pr.unmasked, pr.missing = nil, nil, nil, nil, nil, nil, nil
+	pr.captured, pr.walled, pr.stuck = nil, nil, nil
 }
 
 // unsureOf says what was not read though the expectation hangs on it.
@@ -64,40 +65,25 @@ func (p *Pass) unsureOf(pr *probe) string {
 		p.nodeByAddress[pr.caller.addr] == nil && p.mayBePod():
 		return "whether " + pr.caller.addr.String() + " is a pod's address was not read"
 	}
-	return pr.taken()
+	return p.taken(pr)
 }
 
 // taken says what takes the packet out of kube-proxy's hands on purpose, as far
 // as can be told: an interface of the node that has the address, as NodeLocal
-// DNSCache makes one, or another's DNAT, as for a pod's hostPort. Where it goes
-// from there is not known.
-func (pr *probe) taken() string {
-	if dev := pr.view.host.Interface(pr.dst.Addr()); len(pr.untouched) > 0 && pr.frontend.Kind == proxy.ClusterIP && dev != "" {
+// DNSCache makes one, or another that programs Services as kube-proxy does. Where
+// it goes from there is not known.
+func (p *Pass) taken(pr *probe) string {
+	if dev := pr.view.host.Interface(pr.dst.Addr()); len(pr.untouched) > 0 && pr.frontend.Kind == proxy.ClusterIP && dev != "" && dev != ipvsDevice {
 		return fmt.Sprintf("interface %s of %s has the address, as NodeLocal DNSCache gives it one: a process of the node answers there, or none", dev, pr.view.label())
 	}
-	for _, o := range pr.stale {
-		if s := rewritingStep(o); s.Chain != "" && s.Table != kubeProxyTable && (!strings.HasPrefix(s.Chain, "KUBE-") || strings.HasPrefix(s.Chain, "KUBE-H")) {
-			return fmt.Sprintf("%s line %d (%s %s) takes the packet before kube-proxy's rules: %s", s.Source, s.Line, s.Table, s.Chain, s.Text)
-		}
-	}
-	return ""
-}
-
-// rewritingStep is the rule that gave the packet its destination.
-func rewritingStep(o netfilter.Outcome) netfilter.Step {
-	for _, s := range slices.Backward(o.Steps) {
-		if text := strings.ToLower(s.Text); strings.Contains(text, "dnat") || strings.Contains(text, "redirect") || strings.Contains(text, "netmap") {
-			return s
-		}
-	}
-	return netfilter.Step{}
+	return p.takenOnPurpose(pr)
 }
 
 func (p *Pass) supplyOf(pr *probe) string {
 	switch {
 	case pr.view.name == "":
 		return "--node-state NODE=FILE   (in place of --node-state FILE)"
-	case pr.taken() != "":
+	case p.taken(pr) != "":
 		return pr.view.supply()
 	case pr.view.object == nil:
 		return kubectl("get", "node", pr.view.name, "-o", "yaml") + " > node.yaml   (then: --objects node.yaml)"
@@ -132,7 +118,7 @@ func (p *Pass) readAt(v *nodeView) time.Time {
 // after, that what the probe found may be the state before it; "" where none
 // did, and where something shows that kube-proxy is not about to follow.
 func (p *Pass) recentChange(pr *probe) string {
-	if len(pr.blocked)+len(pr.unmasked) > 0 || pr.anyHookFault() != nil || len(pr.view.frozenProxy()) > 0 {
+	if len(pr.blocked)+len(pr.captured)+len(pr.walled)+len(pr.unmasked)+len(pr.stuck) > 0 || pr.anyHookFault() != nil || len(pr.view.frozenProxy()) > 0 {
 		return ""
 	}
 	at := p.readAt(pr.view)

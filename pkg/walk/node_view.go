@@ -39,6 +39,10 @@ type nodeView struct {
 	// podAddrs are the addresses of the node's pods that have a network
 	// namespace of their own, sorted; of all pods where the node has no name.
 	podAddrs []netip.Addr
+	// own: see ownWay.
+	own *netfilter.Ruleset
+	// sets are the addresses in sets of kube-proxy's; see setAddresses.
+	sets map[string][]netip.Addr
 	// nodePortRules: see toNodePorts.
 	nodePortRules map[netfilter.Family][]netfilter.Rule
 }

@@ -83,7 +83,7 @@ func (w *world) owners(t Target) []question {
 // node itself says. "" where none has it.
 func (w *world) nodeOf(a netip.Addr) string {
 	if a.IsLoopback() {
-		return ""
+		return w.thisNode()
 	}
 	if n := w.nodeByAddress[a]; n != nil {
 		return n.Name
@@ -92,6 +92,18 @@ func (w *world) nodeOf(a netip.Addr) string {
 		if v.name != "" && v.host.Interface(a) != "" {
 			return v.name
 		}
+	}
+	return ""
+}
+
+// thisNode is the node that a loopback address is asked of: the one that calls,
+// or the only one whose state is at hand; "" where none is meant.
+func (w *world) thisNode() string {
+	if w.opts.Client.Kind == OnNode {
+		return w.opts.Client.Name
+	}
+	if views := w.nodeViews(); len(views) == 1 && w.opts.Client.Kind == AnyPod {
+		return views[0].name
 	}
 	return ""
 }

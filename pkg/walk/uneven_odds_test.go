@@ -55,7 +55,7 @@ func TestUnevenOdds(t *testing.T) {
 		{name: "not: five decimals, as kube-proxy wrote at first", s: changed(rules(half, "--probability 0.49999999953"))},
 		{name: "not: one is never drawn, and the one that is gets all", s: changed(rules(webOne, "")), roots: "VIP303 warning"},
 		{name: "not: a packet that is dropped now and then takes from all alike", s: changed(rules(":KUBE-SERVICES - [0:0]\n-A INPUT", ":KUBE-SERVICES - [0:0]\n-A FORWARD -m statistic --mode random --probability 0.10000000000 -j DROP\n-A OUTPUT -m statistic --mode random --probability 0.10000000000 -j DROP\n-A INPUT")), roots: "VIP310 error VIP310 error"},
-		{name: "not: somebody else's rule sends some elsewhere", s: changed(rules("-A PREROUTING -m comment", "-A PREROUTING -d 10.96.0.50/32 -p tcp -m tcp --dport 80 -m statistic --mode random --probability 0.20000000000 -j DNAT --to-destination 10.244.9.9:80\n-A PREROUTING -m comment"))},
+		{name: "not: somebody else's rule sends some elsewhere", s: changed(rules("-A PREROUTING -m comment", "-A PREROUTING -d 10.96.0.50/32 -p tcp -m tcp --dport 80 -m statistic --mode random --probability 0.20000000000 -j DNAT --to-destination 10.244.9.9:80\n-A PREROUTING -m comment")), roots: "VIP308 error"},
 		{name: "not: nft, even", s: nftNode()},
 		{name: "not: nft, one backend", s: nftNode(nftDraw, "meta l4proto tcp dnat to 10.244.1.5:8080"), roots: "VIP303 warning"},
 	}

@@ -15,7 +15,7 @@ import (
 var vipNotProgrammed = &Check{
 	Code: diagnosis.VIPNotProgrammed, Needs: needsOfNode, Applies: onNodes, Alone: true,
 	Run: func(p *Pass) {
-		for _, f := range p.faults(func(pr *probe) bool { return len(pr.untouched) > 0 && pr.hookFault() == nil && !pr.fallsThrough() }) {
+		for _, f := range p.faults((*probe).unprogrammed) {
 			pr := f.first()
 			title := "%s knows nothing of %s: the packet passes its rules untouched"
 			if deadEnd(pr.untouched[0]).Line > 0 {
@@ -31,6 +31,13 @@ var vipNotProgrammed = &Check{
 			})
 		}
 	},
+}
+
+// unprogrammed says whether the packet passes untouched, and no other check has
+// a better word for it: a hook, odds that leave some out, an outside address of a
+// Service that is served inside.
+func (pr *probe) unprogrammed() bool {
+	return len(pr.untouched) > 0 && pr.hookFault() == nil && !pr.fallsThrough() && !pr.outsideOnly()
 }
 
 // silence is the evidence that rules say nothing of a packet: the chain that
