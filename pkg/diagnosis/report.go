@@ -13,8 +13,10 @@ type Report struct {
 	Tool       Tool      `json:"tool"`
 	TakenAt    time.Time `json:"takenAt"` // when the facts were read, not when the report was made
 	Inputs     []Input   `json:"inputs"`
-	Services   []Service `json:"services"`
-	Summary    Summary   `json:"summary"`
+	// Audit: the Services are what nodes' rules name, walked without any object.
+	Audit    bool      `json:"audit,omitempty"`
+	Services []Service `json:"services"`
+	Summary  Summary   `json:"summary"`
 }
 
 // Tool identifies the program that walked.
@@ -84,9 +86,14 @@ type Missing struct {
 
 // Path is what one node does with one client's packet to one frontend.
 type Path struct {
-	Node     string    `json:"node"`
-	Client   string    `json:"client"` // "any pod", "pod ns/name", "node worker-1", "external", an IP
-	Frontend string    `json:"frontend"`
+	Node     string `json:"node"`
+	Client   string `json:"client"` // "any pod", "pod ns/name", "node worker-1", "external", an IP
+	Frontend string `json:"frontend"`
+	// Status and Summary say of an audit's path how it came out, and where
+	// packets go: "10 backends, 10% each". An audit keeps the rules of outcomes
+	// only where something is the matter.
+	Status   Status    `json:"status,omitempty"`
+	Summary  string    `json:"summary,omitempty"`
 	Outcomes []Outcome `json:"outcomes"`
 }
 

@@ -33,6 +33,8 @@ type Pass struct {
 	notes    map[diagnosis.Layer][]diagnosis.Missing
 	paths    []diagnosis.Path
 	node     nodeLayer
+	audit    *audit // nil but for a Service that rules alone tell of: auditOf
+	auditOf  *auditGroup
 	policy   policyLayer
 }
 

@@ -14,6 +14,10 @@ var rejectedAsEmpty = &Check{
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.refused) > 0 }) {
 			pr := f.first()
+			var severity diagnosis.Severity // the catalogue's
+			if p.Service == nil {
+				severity = diagnosis.Info // for all that is known it is as it should be
+			}
 			title := fmt.Sprintf("%s refuses %s as a Service without endpoints", f.view.label(), frontendText(pr.frontend, pr.dst))
 			if n := len(pr.expect.Backends); n > 0 {
 				title += fmt.Sprintf("; there are %d", n)
@@ -22,6 +26,7 @@ var rejectedAsEmpty = &Check{
 			}
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
+				Severity: severity,
 				Title:    title,
 				Expected: pr.wantText(),
 				Found:    string(pr.refused[0].Verdict) + " by kube-proxy's rule for no endpoints, for " + f.affected(),

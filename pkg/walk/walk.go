@@ -26,6 +26,12 @@ func Walk(s *snapshot.Snapshot, o Options) *diagnosis.Report {
 		Inputs:     inputs(s),
 		Services:   []diagnosis.Service{},
 	}
+	if w.audits() {
+		r.Audit = true
+		r.Services = w.audit()
+		r.Summary = summarise(r.Services)
+		return r
+	}
 	for _, q := range w.resolve() {
 		p := w.pass(q)
 		p.run()
