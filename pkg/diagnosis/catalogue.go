@@ -67,6 +67,7 @@ const (
 
 	NodePortNotProgrammed   Code = "VIP340"
 	ExternalIPNotProgrammed Code = "VIP341"
+	AffinityNotProgrammed   Code = "VIP342"
 
 	IngressBlocked         Code = "VIP401"
 	EgressBlocked          Code = "VIP402"
@@ -113,6 +114,7 @@ var Catalogue = []Entry{
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
 	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
 	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},
+	{AffinityNotProgrammed, "AffinityNotProgrammed", Warning, "the node does not keep clients at their backend as sessionAffinity asks"},
 
 	{IngressBlocked, "IngressBlocked", Error, "a NetworkPolicy isolates the backend, and no rule admits the client"},
 	{EgressBlocked, "EgressBlocked", Error, "a NetworkPolicy isolates the client, and no rule lets it out to the backend"},

@@ -28,6 +28,7 @@ var nodeChecks = []*Check{
 	wrongBackendPort,
 	backendMissing,
 	unevenOdds,
+	affinityNotProgrammed,
 	masqueradeMissing,
 	droppedAfterDNAT,
 	firewallChainDrops,

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,7 +43,8 @@ type nodeView struct {
 	// own: see ownWay.
 	own *netfilter.Ruleset
 	// sets are the addresses in sets of kube-proxy's; see setAddresses.
-	sets map[string][]netip.Addr
+	sets     map[string][]netip.Addr
+	timeouts map[string]time.Duration // see setTimeouts
 	// nodePortRules: see toNodePorts.
 	nodePortRules map[netfilter.Family][]netfilter.Rule
 }

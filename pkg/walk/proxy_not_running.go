@@ -18,7 +18,7 @@ var proxyNotRunning = &Check{
 	Explains: []diagnosis.Code{
 		diagnosis.VIPNotProgrammed, diagnosis.StaleBackend, diagnosis.BackendMissing, diagnosis.RejectedAsEmpty,
 		diagnosis.WrongBackendPort, diagnosis.HookMissing, diagnosis.MasqueradeMissing, diagnosis.UnevenOdds,
-		diagnosis.NodePortNotProgrammed, diagnosis.ExternalIPNotProgrammed,
+		diagnosis.NodePortNotProgrammed, diagnosis.ExternalIPNotProgrammed, diagnosis.AffinityNotProgrammed,
 	},
 	Run: func(p *Pass) {
 		probes := p.probes()

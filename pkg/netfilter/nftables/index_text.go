@@ -404,6 +404,8 @@ func (x *textIndexer) inSet(from, to int) {
 		x.elements(to + 1)
 	case "flags":
 		x.set.dynamic = strings.Contains(rest, "dynamic")
+	case "timeout":
+		x.set.timeout = rest
 	}
 }
 

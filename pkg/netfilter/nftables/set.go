@@ -19,6 +19,9 @@ type set struct {
 	// dynamic: packets add elements. The contents are those of the moment at
 	// which they were listed.
 	dynamic bool
+	// timeout is how long elements stay, as the text form has it; "" for ever,
+	// and in JSON.
+	timeout string
 	keys    []kind
 	data    []kind
 	// elems to elemsEnd is where the elements stand in the text.
