@@ -22,9 +22,13 @@ type oracle struct {
 	HasObjects bool
 	NodeIPs    []string
 	Proxier    struct {
-		NodeName      string
-		MasqueradeAll bool
-		LocalDetector struct{ Implemented bool }
+		IPFamily, NodeName, NodeIP string
+		MasqueradeAll              bool
+		LocalDetector              struct{ Implemented bool }
+		// Which addresses serve node ports: ranges in brackets.
+		NodePortAddresses  string
+		LocalhostNodePorts bool
+		ServiceCIDRs       string
 	}
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
@@ -99,6 +103,9 @@ func readOracle(t *testing.T, name string) *oracle {
 	var o oracle
 	if err := json.Unmarshal(b, &o); err != nil {
 		t.Fatalf("%s: %v", name, err)
+	}
+	if len(o.NodeIPs) == 0 && o.Proxier.NodeIP != "" {
+		o.NodeIPs = []string{o.Proxier.NodeIP}
 	}
 	return &o
 }
