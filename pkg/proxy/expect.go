@@ -25,6 +25,10 @@ func ExpectFrom(svc *corev1.Service, sls []*discoveryv1.EndpointSlice, node Node
 		return e
 	}
 	c := categorize(endpointsOf(svc, sls, node.Name, f), node)
+	if node.IPVS {
+		e.expectIPVS(svc, c, node, client, addr)
+		return e
+	}
 	if !c.usable {
 		// In iptables mode a client outside the source ranges is refused too: the
 		// firewall chain is written only where there are endpoints.

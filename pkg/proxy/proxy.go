@@ -52,6 +52,9 @@ type Node struct {
 	DetectLocal Setting
 	// MasqueradeAll is kube-proxy's setting of that name.
 	MasqueradeAll Setting
+	// IPVS: kube-proxy is in IPVS mode there, where a Local policy without a local
+	// endpoint does not drop, and every client of an address is served alike.
+	IPVS bool
 }
 
 // Setting is one of kube-proxy's switches, as far as it is known.
