@@ -79,8 +79,10 @@ func (f *packetFile) addresses() []netip.Addr {
 	return out
 }
 
-// packets are the flows of the file, or where it has none, a packet of a pod to
-// each address of its Services, and one from outside to those that are for it.
+// packets are the flows of the file; those that are turned away at an address
+// other than the node's also as the node itself would send them, which no file
+// has. A file without flows gives a packet of a pod to each address of its
+// Services, and one from outside.
 func (f *packetFile) packets(t *testing.T) []packetFlow {
 	var out []packetFlow
 	for _, r := range f.Flows {
@@ -88,6 +90,13 @@ func (f *packetFile) packets(t *testing.T) []packetFlow {
 			name: r.Name, src: netip.MustParseAddr(r.SourceIP), dst: netip.AddrPortFrom(netip.MustParseAddr(r.DestIP), r.DestPort),
 			proto: netfilter.Protocol(strings.ToLower(r.Protocol)), recorded: true, output: r.Output, masq: r.Masq,
 		})
+	}
+	for _, r := range out {
+		own := f.addresses()
+		i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is6() == r.src.Is6() })
+		if (r.output == "REJECT" || r.output == "DROP") && i >= 0 && !slices.Contains(own, r.dst.Addr()) && r.src != own[i] {
+			out = append(out, packetFlow{name: r.name + ", from the node", src: own[i], dst: r.dst, proto: r.proto})
+		}
 	}
 	if len(out) > 0 {
 		return out

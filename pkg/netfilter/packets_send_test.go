@@ -162,8 +162,10 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
+// note keeps an error. EPERM only says that the node did not let its own packet
+// out; whether an error came back is told by the socket then.
 func (s *sender) note(err error) {
-	if err != nil && !errors.Is(err, unix.EINPROGRESS) && s.err == nil {
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EPERM) && s.err == nil {
 		s.err = err
 	}
 }

@@ -58,7 +58,8 @@ func newWire(name, there string, n int) wire {
 // Ports that connections are made from; no flow goes to one of them.
 const firstPort, lastPort = 20000, 28999
 
-func newWires(t *testing.T, files []*packetFile) *wires {
+// newWires makes the i-th wires of this process.
+func newWires(t *testing.T, i int, files []*packetFile) *wires {
 	if os.Getuid() != 0 {
 		t.Skip("not root: network namespaces can't be made")
 	}
@@ -67,7 +68,7 @@ func newWires(t *testing.T, files []*packetFile) *wires {
 			t.Skipf("no %s on this machine", tool)
 		}
 	}
-	id := fmt.Sprint(os.Getpid())
+	id := fmt.Sprintf("%d-%d", os.Getpid(), i)
 	w := &wires{id: id, clients: "nfpc" + id, others: "nfpo" + id, lastPort: firstPort}
 	for _, ns := range []string{w.clients, w.others} {
 		if out, err := exec.Command("ip", "netns", "add", ns).CombinedOutput(); err != nil {
@@ -199,8 +200,7 @@ var ruleCounters = regexp.MustCompile(`\[\d+:\d+\]|packets \d+ bytes \d+|(?m:^#.
 
 // hostRules are all rules outside of the namespaces, without their counters.
 // Reading them loads no module and makes no table.
-func (w *wires) hostRules(t *testing.T) string {
-	t.Helper()
+func hostRules() string {
 	var b bytes.Buffer
 	for _, argv := range [][]string{{"nft", "list", "ruleset"}, {"iptables-legacy-save"}, {"ip6tables-legacy-save"}} {
 		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
