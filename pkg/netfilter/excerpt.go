@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -42,8 +41,7 @@ func (t *Table) hooked(hook Hook, chains []string) *Table {
 	}
 	def := t.unread[at]
 	def.Policy, def.Body = "ACCEPT", rules
-	n := &Table{TableInfo: t.TableInfo, chains: append(slices.Clone(t.chains), def), index: maps.Clone(t.index)}
-	n.index[def.Name] = int32(len(n.chains) - 1)
+	n := &Table{TableInfo: t.TableInfo, chains: &overlaid{t.chains, map[string]*ChainDef{def.Name: &def}, []*ChainDef{&def}}}
 	n.unread = slices.Delete(slices.Clone(t.unread), at, at+1)
 	return n
 }

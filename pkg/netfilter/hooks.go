@@ -64,11 +64,7 @@ func (rs *Ruleset) buildHooks(f Family) *hookTable {
 		if t.Family != f {
 			continue
 		}
-		for i := range t.chains {
-			c := &t.chains[i]
-			if c.Base == nil {
-				continue
-			}
+		for _, c := range t.chains.Based() {
 			switch c.Base.Kind {
 			case NAT:
 				h.natUnread = false

@@ -99,8 +99,8 @@ func (rs *Ruleset) AllChains(table string) iter.Seq[Chain] {
 			if t.Name != table {
 				continue
 			}
-			for i := range t.chains {
-				if !yield(t.view(&t.chains[i])) {
+			for c := range t.chains.All() {
+				if !yield(t.view(c)) {
 					return
 				}
 			}

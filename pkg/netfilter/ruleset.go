@@ -138,8 +138,7 @@ func (c *ChainDef) len() int {
 // Table is one table of one family and backend.
 type Table struct {
 	TableInfo
-	chains []ChainDef
-	index  map[string]int32
+	chains Chains
 	unread []ChainDef
 }
 
@@ -152,7 +151,12 @@ func NewTable(info TableInfo, chains []ChainDef, index map[string]int32) *Table 
 			index[chains[i].Name] = int32(i)
 		}
 	}
-	return &Table{TableInfo: info, chains: chains, index: index}
+	return &Table{TableInfo: info, chains: &chainList{chains, index}}
+}
+
+// TableOf makes a table of chains that are made when they are asked for.
+func TableOf(info TableInfo, chains Chains) *Table {
+	return &Table{TableInfo: info, chains: chains}
 }
 
 // Lacks says which base chains the table may have that the input doesn't show.
@@ -160,13 +164,7 @@ func NewTable(info TableInfo, chains []ChainDef, index map[string]int32) *Table 
 // before the table is used.
 func (t *Table) Lacks(base []ChainDef) { t.unread = base }
 
-func (t *Table) chain(name string) *ChainDef {
-	i, ok := t.index[name]
-	if !ok {
-		return nil
-	}
-	return &t.chains[i]
-}
+func (t *Table) chain(name string) *ChainDef { return t.chains.Chain(name) }
 
 // Ruleset is all that was read of one node's rules: tables of any family and
 // backend. It is not changed after it was made, and safe for concurrent use.

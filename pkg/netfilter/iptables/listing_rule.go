@@ -125,7 +125,7 @@ func (p *ruleParser) listedAddress(option string, side netfilter.Side, t token) 
 	switch m := awsName.FindStringSubmatch(host); {
 	case m != nil:
 		addr = strings.Join(m[1:], ".")
-	case host == "localhost" && p.table.Family == netfilter.IPv6, host == "ip6-localhost", host == "ip6-loopback":
+	case host == "localhost" && p.family == netfilter.IPv6, host == "ip6-localhost", host == "ip6-loopback":
 		addr = "::1"
 	case host == "localhost":
 		addr = "127.0.0.1"

@@ -20,10 +20,8 @@ func (x *indexer) parseRule(t *tableIndex, chain string, at place) (*netfilter.R
 	}
 	p := x.parsers.Get().(*ruleParser)
 	defer x.parsers.Put(p)
-	*p = ruleParser{
-		table: t, rule: netfilter.Rule{Line: int(at.line), Text: text},
-		chain: chain, args: p.args[:0], match: p.match[:0], // their memory serves again
-	}
+	p.reset(t, chain, netfilter.Rule{Line: int(at.line), Text: text})
+	p.family = t.Family
 	if x.brokenLine(at.offset) {
 		p.fail(len(text), "the input breaks off in this line")
 	}
@@ -65,10 +63,19 @@ type fault struct {
 	message string
 }
 
+// chainNames knows the chains of a rule's table.
+type chainNames interface{ named(chain string) bool }
+
+func (t *tableIndex) named(chain string) bool {
+	_, ok := t.byName[chain]
+	return ok
+}
+
 // ruleParser reads the arguments of one rule.
 type ruleParser struct {
-	table *tableIndex
-	rule  netfilter.Rule
+	chains chainNames
+	family netfilter.Family
+	rule   netfilter.Rule
 	args  []token
 	at    int
 	err   *fault
@@ -79,6 +86,11 @@ type ruleParser struct {
 	match  []module         // in the order of -m
 	exprs  []netfilter.Expr
 	target target
+}
+
+// reset makes the parser ready for another rule; its memory serves again.
+func (p *ruleParser) reset(chains chainNames, chain string, r netfilter.Rule) {
+	*p = ruleParser{chains: chains, rule: r, chain: chain, args: p.args[:0], match: p.match[:0]}
 }
 
 // words splits the rule's text into arguments.
@@ -230,8 +242,7 @@ func (p *ruleParser) setTarget(v token, jump bool) {
 	}
 	p.rule.Target = v.text
 	// A chain may bear the name of a target that this table's tools don't have.
-	_, isChain := p.table.byName[v.text]
-	p.target = target{name: v, isGoto: jump, isChain: isChain && !verdicts[v.text]}
+	p.target = target{name: v, isGoto: jump, isChain: !verdicts[v.text] && p.chains.named(v.text)}
 }
 
 // ofModule gives the option to whom it belongs: what was named last comes
