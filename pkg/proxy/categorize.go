@@ -16,8 +16,8 @@ type categories struct {
 	// usable: there is an endpoint somewhere. Without, the Service is refused;
 	// with, an empty local list drops.
 	usable bool
-	// topology names the hints that narrowed cluster, "" for none.
-	topology string
+	// topology is what hints did to cluster.
+	topology Topology
 	// unsureTopology: hints would narrow it in some zone, and the zone is not known.
 	unsureTopology bool
 }
@@ -44,21 +44,24 @@ func isLocal(e endpoint) bool { return e.Local }
 // byHints narrows the ready endpoints to those meant for the node, or else for
 // its zone. One endpoint without hints, or no endpoint for this node or zone,
 // switches it off.
-func byHints(ready []endpoint, node Node) (narrowed []endpoint, topology string, unsure bool) {
-	if all(ready, func(e endpoint) bool { return e.hints != nil && len(e.hints.ForNodes) > 0 }) {
+func byHints(ready []endpoint, node Node) (narrowed []endpoint, t Topology, unsure bool) {
+	t.Ready = len(ready)
+	if node.SameNodeHints != SettingOff && all(ready, func(e endpoint) bool { return e.hints != nil && len(e.hints.ForNodes) > 0 }) {
 		if mine := filter(ready, func(e endpoint) bool { return forNode(e, node.Name) }); len(mine) > 0 {
-			return mine, "topology hints for node " + node.Name, false
+			t.Node = node.Name
+			return mine, t, false
 		}
 	}
 	if all(ready, func(e endpoint) bool { return e.hints != nil && len(e.hints.ForZones) > 0 }) {
 		if node.ZoneUnknown {
-			return ready, "", true
+			return ready, t, true
 		}
 		if mine := filter(ready, func(e endpoint) bool { return forZone(e, node.Zone) }); len(mine) > 0 && node.Zone != "" {
-			return mine, "topology hints for zone " + node.Zone, false
+			t.Zone = node.Zone
+			return mine, t, false
 		}
 	}
-	return ready, "", false
+	return ready, t, false
 }
 
 func forNode(e endpoint, name string) bool {
@@ -113,4 +116,15 @@ func ExternalLocal(svc *corev1.Service) bool {
 		return false
 	}
 	return len(svc.Spec.ExternalIPs) > 0
+}
+
+// String names the hints for a report; "" where they narrowed nothing.
+func (t Topology) String() string {
+	switch {
+	case t.Node != "":
+		return "topology hints for node " + t.Node
+	case t.Zone != "":
+		return "topology hints for zone " + t.Zone
+	}
+	return ""
 }

@@ -66,8 +66,8 @@ func (e *Expectation) choose(c categories, local bool, policy string, node Node)
 	switch {
 	case local:
 		list, e.Why = c.local, policy+" Local: endpoints on "+node.Name+" only"
-	case c.topology != "":
-		e.Why = c.topology
+	default:
+		e.Topology, e.Why = c.topology, c.topology.String()
 	}
 	if !local && c.unsureTopology {
 		e.Unsure = "the endpoints carry topology hints, and the zone of " + node.Name + " is not known"

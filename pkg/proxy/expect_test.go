@@ -113,6 +113,8 @@ func TestExpect(t *testing.T) {
 		{"one endpoint without hint", service(), []*discoveryv1.EndpointSlice{slice(ep("10.1.0.1 zone=a"), ep("10.1.1.1"))}, worker, PodClient, ClusterIP, "forward 10.1.0.1:8080 10.1.1.1:8080 masq=no"},
 		{"no hint for this zone", service(), []*discoveryv1.EndpointSlice{slice(ep("10.1.0.1 zone=c"), ep("10.1.1.1 zone=b"))}, worker, PodClient, ClusterIP, "forward 10.1.0.1:8080 10.1.1.1:8080 masq=no"},
 		{"node hints beat zone hints", service(), []*discoveryv1.EndpointSlice{slice(ep("10.1.0.1 zone=a fornode=worker-2"), ep("10.1.1.1 zone=b fornode=worker-1"))}, worker, PodClient, ClusterIP, "forward 10.1.1.1:8080 masq=no (topology hints for node worker-1)"},
+		{"node hints, and kube-proxy heeds none", service(), []*discoveryv1.EndpointSlice{slice(ep("10.1.0.1 zone=a fornode=worker-2"), ep("10.1.1.1 zone=b fornode=worker-1"))}, Node{Name: "worker-1", Zone: "a", SameNodeHints: SettingOff}, PodClient, ClusterIP, "forward 10.1.0.1:8080 masq=no (topology hints for zone a)"},
+		{"node hints for others, so the zone is left", service(), []*discoveryv1.EndpointSlice{slice(ep("10.1.0.1 zone=a fornode=worker-2"), ep("10.1.1.1 zone=b fornode=worker-3"))}, worker, PodClient, ClusterIP, "forward 10.1.0.1:8080 masq=no (topology hints for zone a)"},
 		{"another proxy's", service(func(s *corev1.Service) { s.Labels = map[string]string{serviceProxyNameLabel: "cilium"} }), two, worker, PodClient, ClusterIP,
 			`ignore (the label service.kubernetes.io/service-proxy-name gives the Service to the proxy "cilium")`},
 		{"headless", service(func(s *corev1.Service) { s.Spec.ClusterIP = "None" }), two, worker, PodClient, ClusterIP, "ignore (a headless Service has no virtual IP)"},

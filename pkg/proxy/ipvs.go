@@ -106,8 +106,8 @@ func (e *Expectation) chooseIPVS(svc *corev1.Service, c categories, node Node) {
 		e.Why = policy + " Local and no endpoint on " + node.Name
 	case local:
 		e.Why = policy + " Local and no endpoint on " + node.Name + ": IPVS mode falls back to all of them"
-	case c.topology != "":
-		e.Why = c.topology
+	default:
+		e.Topology, e.Why = c.topology, c.topology.String()
 	}
 	if c.unsureTopology && !(local && len(c.local) > 0) {
 		e.Unsure = "the endpoints carry topology hints, and the zone of " + node.Name + " is not known"

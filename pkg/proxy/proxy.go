@@ -44,7 +44,11 @@ type Node struct {
 	Zone string
 	// ZoneUnknown: the Node object was not read; Zone says nothing then.
 	ZoneUnknown bool
-	Addresses   []netip.Addr
+	// SameNodeHints says whether kube-proxy heeds hints that name nodes (feature
+	// gate PreferSameTrafficDistribution: alpha in 1.33, on since 1.34). Not known
+	// counts as on.
+	SameNodeHints Setting
+	Addresses     []netip.Addr
 	// PodCIDRs of the node; empty where not known.
 	PodCIDRs []netip.Prefix
 	// DetectLocal says whether kube-proxy can tell pods from others
@@ -125,10 +129,24 @@ type Expectation struct {
 	// words for a report: "no ready endpoint", "internalTrafficPolicy Local and
 	// none on worker-2", "topology hints for zone a".
 	Why string
+	// Topology is what hints did to Backends.
+	Topology Topology
 	// Unsure says what was not known though the expectation hangs on it, in
 	// words for a report; empty where it is certain.
 	Unsure string
 }
+
+// Topology says what the hints that endpoints carry did to the list of them.
+type Topology struct {
+	// Node and Zone say for what it was narrowed; one of them, or neither where
+	// every ready endpoint may be drawn.
+	Node, Zone string
+	// Ready is how many endpoints are ready, near or far.
+	Ready int
+}
+
+// Narrowed says whether hints left endpoints out.
+func (t Topology) Narrowed(chosen int) bool { return t.Node+t.Zone != "" && chosen < t.Ready }
 
 // Masquerade is whether kube-proxy rewrites the source.
 type Masquerade string
