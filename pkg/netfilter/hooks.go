@@ -30,6 +30,7 @@ const (
 	natUnreadStation             // here a NAT table would be, had it been read
 	unreadStation                // here a base chain would be, had it been read
 	natEndStation                // whatever NAT did not rewrite stays as it is
+	ipvsStation                  // IPVS looks for a virtual server
 )
 
 type station struct {
@@ -97,6 +98,7 @@ func (rs *Ruleset) buildHooks(f Family) *hookTable {
 		}
 		h.insert(hook, station{kind: natEndStation, prio: prioSrcNAT})
 	}
+	h.addIPVS(rs)
 	return h
 }
 

@@ -24,6 +24,14 @@ type StaticHost struct {
 	// Forward4 and Forward6 are net.ipv4.ip_forward and
 	// net.ipv6.conf.all.forwarding.
 	Forward4, Forward6 Tri
+	// Sysctls are settings by their dotted names, as far as they are known.
+	Sysctls map[string]string
+}
+
+// Sysctl gives a setting's value, if it is known.
+func (h *StaticHost) Sysctl(name string) (string, bool) {
+	v, ok := h.Sysctls[name]
+	return v, ok
 }
 
 // Link is an interface and its addresses, each with the length of its network.

@@ -176,6 +176,10 @@ type Ruleset struct {
 	// tables.
 	legacyUnread map[Family]bool
 	sets         Sets
+	// virtual are the node's virtual servers, nil where none were read;
+	// virtualUnread says why, where it is known that there may be some.
+	virtual       *VirtualServers
+	virtualUnread string
 
 	walkers   sync.Pool // of *walker: their memory serves again
 	hooksOnce sync.Once
@@ -224,6 +228,9 @@ func Merge(parts ...*Ruleset) *Ruleset {
 		}
 		if p.sets != nil {
 			out.sets = p.sets
+		}
+		if p.virtual != nil || p.virtualUnread != "" {
+			out.virtual, out.virtualUnread = p.virtual, p.virtualUnread
 		}
 	}
 	return out

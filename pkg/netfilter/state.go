@@ -37,19 +37,22 @@ type Flow struct {
 	// Mark is the packet's mark (skb->mark), ConnMark the connection's.
 	Mark, ConnMark uint32
 
-	station   int    // index of the next station at Hook
-	tracked   bool   // past the hook where conntrack sees the packet
-	untracked bool   // NOTRACK
-	dstBound  bool   // the connection's destination NAT is settled
-	srcBound  bool   // the connection's source NAT is settled
-	dnat      bool   // the destination was rewritten
-	snat      bool   // the source was rewritten
-	srcMaybe  bool   // a NAT table that was not read may have rewritten the source
-	loopback  bool   // a local packet that came back in through lo
-	dstLocal  Tri    // settled by REDIRECT or by the routing decision
-	spoken    bool   // a rule of a filter chain, or source NAT, spoke of it
-	doubt     bool   // rules that were not read might have stopped it
-	recents   string // lists that -m recent --set wrote to on the way
+	station   int            // index of the next station at Hook
+	tracked   bool           // past the hook where conntrack sees the packet
+	untracked bool           // NOTRACK
+	dstBound  bool           // the connection's destination NAT is settled
+	srcBound  bool           // the connection's source NAT is settled
+	dnat      bool           // the destination was rewritten
+	snat      bool           // the source was rewritten
+	srcMaybe  bool           // a NAT table that was not read may have rewritten the source
+	loopback  bool           // a local packet that came back in through lo
+	dstLocal  Tri            // settled by REDIRECT or by the routing decision
+	spoken    bool           // a rule of a filter chain, or source NAT, spoke of it
+	doubt     bool           // rules that were not read might have stopped it
+	recents   string         // lists that -m recent --set wrote to on the way
+	served    *VirtualServer // by which IPVS handled the packet
+	servedBy  *RealServer    // to which it sent it
+	byIPVS    bool           // it was IPVS that rewrote the destination, not NAT
 }
 
 // State is what a match sees: the flow at this point, the packet as it came,
@@ -61,6 +64,8 @@ type State struct {
 	Host   Host
 	// Sets answers for named sets; nil when none was read.
 	Sets Sets
+	// Virtual are the node's virtual servers; nil when none were read.
+	Virtual *VirtualServers
 }
 
 // Sets knows the contents of named sets (ipset, nft named sets).
@@ -85,8 +90,8 @@ func (s *State) CT() CTBits {
 	if s.snat {
 		b |= CTSNAT
 	}
-	if s.dnat {
-		b |= CTDNAT
+	if s.dnat && !s.byIPVS {
+		b |= CTDNAT // IPVS rewrites without NAT's leave
 	}
 	return b
 }

@@ -36,6 +36,9 @@ func (l *leg) stationStep() {
 	case unreadStation:
 		l.baseUnread(at)
 		return
+	case ipvsStation:
+		l.ipvs()
+		return
 	}
 	s.station++
 }

@@ -63,6 +63,9 @@ type VirtualServer struct {
 	Source string
 	Line   int
 	Text   string
+
+	table *Table // under which steps quote it
+	chain *ChainDef
 }
 
 // VirtualServers are all that was read of a node's IPVS. They are not changed
@@ -94,6 +97,7 @@ func NewVirtualServers(list []*VirtualServer, partial string) *VirtualServers {
 			v.byAddr[k] = s
 		}
 	}
+	v.place()
 	return v
 }
 
@@ -206,7 +210,7 @@ func byWeight(usable []*RealServer) []drawn {
 // servers as well; a client that hashes to one of those is refused, unless sh
 // was told to look further (sh-fallback).
 func (v *VirtualServer) hashed(usable []*RealServer) ([]drawn, string) {
-	what := "address"
+	what := "the client's address"
 	if v.Scheduler == "dh" {
 		what = "the destination"
 	}

@@ -123,7 +123,7 @@ type memoKey struct {
 }
 
 func (w *walker) state(f Flow) *State {
-	return &State{Flow: f, Packet: w.packet, Host: w.host, Sets: w.sets}
+	return &State{Flow: f, Packet: w.packet, Host: w.host, Sets: w.sets, Virtual: w.rs.virtual}
 }
 
 // intern gives the one pointer to a frame.
@@ -170,7 +170,7 @@ func (w *walker) leg(at frame, f Flow, share float64) *leg {
 	} else {
 		l = &leg{walker: w}
 	}
-	l.own = State{Flow: f, Packet: w.packet, Host: w.host, Sets: w.sets}
+	l.own = State{Flow: f, Packet: w.packet, Host: w.host, Sets: w.sets, Virtual: w.rs.virtual}
 	l.s, l.at, l.share, l.done = &l.own, at, share, false
 	l.notes, l.results = l.notes[:0], l.results[:0]
 	return l

@@ -46,7 +46,6 @@ var undecidable = map[string]string{
 	"hl":        "it depends on the packet's hop limit",
 	"dscp":      "it depends on the packet's DSCP",
 	"tos":       "it depends on the packet's TOS",
-	"ipvs":      "it depends on the IPVS tables",
 }
 
 func newModule(name string) module {
@@ -62,7 +61,7 @@ func newModule(name string) module {
 		m.reverse = &reversePath{}
 		m.end = m.reverse.end
 	case "comment", "nfacct", "tcp", "udp", "sctp", "dccp", "udplite", "icmp", "icmp6", "icmpv6", "multiport",
-		"conntrack", "state", "mark", "connmark", "addrtype", "iprange", "set", "owner", "physdev", "pkttype", "cgroup":
+		"conntrack", "state", "mark", "connmark", "addrtype", "iprange", "set", "owner", "physdev", "pkttype", "cgroup", "ipvs":
 	default:
 		m.foreign = true
 		why, ok := undecidable[name]
@@ -77,6 +76,10 @@ func newModule(name string) module {
 func (m *module) finish() []netfilter.Expr {
 	if m.end != nil {
 		return m.end()
+	}
+	if m.name == "ipvs" && len(m.exprs) == 0 {
+		// A listing's words for it are not read.
+		return append(m.exprs, matching(netfilter.Undecidably{Because: "match ipvs can't be decided: what it asks was not read"}))
 	}
 	if m.limitTo != "" {
 		for i, e := range m.exprs {
@@ -144,6 +147,8 @@ func (m *module) option(p *ruleParser, o *option) bool {
 		return m.reverse.option(o)
 	case "cgroup":
 		return m.cgroup(p, o)
+	case "ipvs":
+		return m.ipvs(p, o)
 	}
 	return false
 }
