@@ -49,6 +49,7 @@ const (
 	StaleEndpoint         Code = "VIP204"
 	ReadyPodMissing       Code = "VIP205"
 	SlicePortMismatch     Code = "VIP206"
+	TopologyNarrowed      Code = "VIP211"
 
 	VIPNotProgrammed      Code = "VIP301"
 	StaleBackend          Code = "VIP302"
@@ -61,6 +62,8 @@ const (
 	MasqueradeMissing     Code = "VIP309"
 	DroppedAfterDNAT      Code = "VIP310"
 	FirewallChainDrops    Code = "VIP311"
+	TwoIptablesBackends   Code = "VIP312"
+	LeftoverProxyMode     Code = "VIP313"
 	ForwardingOff         Code = "VIP321"
 	ProxyNotRunning       Code = "VIP330"
 	ProxyModeDiffers      Code = "VIP335"
@@ -97,6 +100,7 @@ var Catalogue = []Entry{
 	{StaleEndpoint, "StaleEndpoint", Error, "an EndpointSlice names an address that no living pod has"},
 	{ReadyPodMissing, "ReadyPodMissing", Error, "a ready selected pod is in no EndpointSlice"},
 	{SlicePortMismatch, "SlicePortMismatch", Error, "the EndpointSlice's port is not what targetPort resolves to"},
+	{TopologyNarrowed, "TopologyNarrowed", Warning, "topology hints send many nodes to few endpoints, or are not heeded"},
 
 	{VIPNotProgrammed, "VIPNotProgrammed", Error, "the packet passes the node's rules untouched: nothing there knows the VIP"},
 	{StaleBackend, "StaleBackend", Error, "the node sends to an address that is no endpoint any more"},
@@ -109,6 +113,8 @@ var Catalogue = []Entry{
 	{MasqueradeMissing, "MasqueradeMissing", Error, "the packet needs its source rewritten, and the node does not do it"},
 	{DroppedAfterDNAT, "DroppedAfterDNAT", Error, "a rule drops the packet after kube-proxy rewrote it rightly"},
 	{FirewallChainDrops, "FirewallChainDrops", Error, "a firewall chain of kube-proxy's or the kubelet's drops the packet"},
+	{TwoIptablesBackends, "TwoIptablesBackends", Warning, "kube-proxy's rules are in iptables-legacy and in iptables-nft"},
+	{LeftoverProxyMode, "LeftoverProxyMode", Warning, "the node has what another proxy mode left behind"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},

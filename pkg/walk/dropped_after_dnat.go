@@ -2,7 +2,6 @@ package walk
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
@@ -15,7 +14,7 @@ import (
 var droppedAfterDNAT = &Check{
 	Code: diagnosis.DroppedAfterDNAT, Needs: needsOfNode, Applies: onNodes, Alone: true,
 	Run: func(p *Pass) {
-		for _, f := range byRule(p.faults(func(pr *probe) bool { return len(pr.blocked) > 0 && !forwardingFault(pr.blocked) })) {
+		for _, f := range byDrop(p.faults(func(pr *probe) bool { return len(pr.blocked) > 0 && !forwardingFault(pr.blocked) }), func(pr *probe) []netfilter.Outcome { return pr.blocked }) {
 			pr := f.first()
 			o := pr.blocked[0]
 			last := lastStep(o)
@@ -37,24 +36,6 @@ var droppedAfterDNAT = &Check{
 			})
 		}
 	},
-}
-
-// byRule parts what different rules of a node turn away.
-func byRule(faults []nodeFault) []nodeFault {
-	var out []nodeFault
-	for _, f := range faults {
-		first := len(out)
-		for _, pr := range f.probes {
-			rule := lastStep(pr.blocked[0])
-			i := slices.IndexFunc(out[first:], func(g nodeFault) bool { return lastStep(g.first().blocked[0]) == rule })
-			if i < 0 {
-				out = append(out, nodeFault{view: f.view})
-				i = len(out) - 1 - first
-			}
-			out[first+i].probes = append(out[first+i].probes, pr)
-		}
-	}
-	return out
 }
 
 func atLine(s netfilter.Step) string {

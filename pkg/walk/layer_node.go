@@ -17,6 +17,8 @@ import (
 var nodeChecks = []*Check{
 	proxyNotRunning,
 	proxyModeDiffers,
+	twoIptablesBackends,
+	leftoverProxyMode,
 	forwardingOff,
 	hookMissing,
 	capturedByForeignRule,

@@ -77,6 +77,9 @@ func (w *world) proxySeen(v *nodeView) proxySeen {
 			s.answered = mode
 		}
 	}
+	if s.answered == "" && s.configured != s.byRules && v.showsMode(s.configured) {
+		s.byRules = s.configured // the other's are what that left behind
+	}
 	s.readProcesses(v)
 	w.proxyPods(v, &s)
 	if s.replacement == "" {

@@ -37,9 +37,13 @@ type nodeView struct {
 	// rulesLack says why the rules are missing or not whole; by family.
 	rulesLack map[netfilter.Family][]diagnosis.Missing
 	seen      proxySeen
+	// sameNodeHints: see world.sameNodeHints.
+	sameNodeHints proxy.Setting
 	// podAddrs are the addresses of the node's pods that have a network
 	// namespace of their own, sorted; of all pods where the node has no name.
 	podAddrs []netip.Addr
+	// rivals: see backends.
+	rivals rivals
 	// own: see ownWay.
 	own *netfilter.Ruleset
 	// sets are the addresses in sets of kube-proxy's; see setAddresses.
@@ -92,6 +96,9 @@ func (w *world) view(i int, st *snapshot.NodeState) *nodeView {
 	}
 	v.host.Fallback = func(a netip.Addr) netfilter.Tri { return w.localByObjects(v, a) }
 	v.podAddrs = w.podAddrsOn(v)
+	if v.object != nil {
+		v.sameNodeHints = w.sameNodeHints(v.object)
+	}
 	v.parseRules()
 	v.seen = w.proxySeen(v)
 	w.views[key] = v
@@ -163,7 +170,7 @@ func (v *nodeView) parseRules() {
 				parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: fam}}))
 				continue
 			}
-			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Whole: iptables.ShowsAll(t.Content)})
+			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Whole: iptables.ShowsAll(t.Content)})
 			if err != nil {
 				v.lackRules(fam, fmt.Sprintf("%s: %v", textName(t), err), "")
 				continue
@@ -185,6 +192,16 @@ func (v *nodeView) parseRules() {
 	if sets := parseSets(v.state); sets != nil {
 		v.rules = v.rules.WithSets(sets)
 	}
+}
+
+// backendOf is the backend of a text that its kind tells and its header does
+// not: older tools print no more than their version.
+func backendOf(t snapshot.Text) netfilter.Backend {
+	first, _, _ := strings.Cut(strings.TrimSpace(t.Content), "\n")
+	if legacy := t.Kind == snapshot.IptablesLegacySave || t.Kind == snapshot.Ip6tablesLegacySave; legacy && !strings.Contains(first, "nf_tables") {
+		return netfilter.Legacy
+	}
+	return netfilter.AnyBackend
 }
 
 // parseSets reads the contents of the node's sets; nil where none was read. A
@@ -253,7 +270,7 @@ func (v *nodeView) proxyNode() proxy.Node {
 	if v.object == nil {
 		return n
 	}
-	n.Zone = v.object.Labels[corev1.LabelTopologyZone]
+	n.Zone, n.SameNodeHints = v.object.Labels[corev1.LabelTopologyZone], v.sameNodeHints
 	for _, s := range podCIDRs(v.object) {
 		if c, err := netip.ParsePrefix(s); err == nil {
 			n.PodCIDRs = append(n.PodCIDRs, c)
