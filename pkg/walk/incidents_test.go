@@ -340,4 +340,68 @@ var incidents = []incident{
 	{name: "a hand-made slice calls its port otherwise", edits: []edit{manual, func(c cluster) { c.service().Spec.Ports[0].Name = "http" }}, roots: []string{"VIP206 error"}, two: fail, says: []string{`"value":"http"`, "kubectl patch endpointslice web-manual", "confirmed"}},
 	{name: "not VIP206: a hand-made slice has its own number", edits: []edit{manual, func(c cluster) { c.slice().Ports[0].Port = ptr(int32(5432)) }}},
 	{name: "not VIP206: slices by port number", edits: []edit{named("http"), first(func(_ cluster, p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 9090 })}},
+
+	// VIP211
+	{name: "hints send every node to one of two", edits: []edit{distributed("PreferClose"), inZones("a", "a"), hintedFor("a", "b")}, roots: []string{"VIP211 warning"}, two: warn,
+		says: []string{"topology hints send 2 nodes of zone a to 1 of 2 ready endpoints: 10.244.1.5:8080 gets 2.0 times an even share", "10.244.1.5 for zone a", "service/web .spec.trafficDistribution PreferClose", "kubectl get nodes -l topology.kubernetes.io/zone=a", `"trafficDistribution":null`, "confirmed"}},
+	{name: "hints by the annotation", edits: []edit{topologyMode("Auto"), inZones("a", "a"), hintedFor("a", "b")}, roots: []string{"VIP211 warning"}, two: warn, says: []string{`"service.kubernetes.io/topology-mode":null`, "confirmed"}},
+	{name: "hints that nobody asks for", edits: []edit{inZones("a", "a"), hintedFor("a", "b")}, roots: []string{"VIP211 warning"}, two: warn, says: []string{"find out who gives the endpoints hints"}},
+	{name: "one endpoint has no hint", edits: []edit{distributed("PreferSameZone"), inZones("a", "b"), hintedFor("a", "")}, roots: []string{"VIP211 info"}, says: []string{"1 of 2 ready endpoints carry no hint, and kube-proxy heeds all or none", "10.244.2.6 no hint"}},
+	{name: "no endpoint has a hint", edits: []edit{distributed("PreferClose"), inZones("a", "b")}, roots: []string{"VIP211 info"}, says: []string{"no ready endpoint carries a hint"}},
+	{name: "a node has no zone", edits: []edit{distributed("PreferClose"), inZones("a", ""), hintedFor("a", "b")}, roots: []string{"VIP211 info"}, says: []string{"1 node without the label topology.kubernetes.io/zone: worker-2"}},
+	{name: "hints for zones that no node is in", edits: []edit{distributed("PreferClose"), inZones("a", "b"), hintedFor("c", "d")}, roots: []string{"VIP211 info"}, says: []string{"they are for no zone or node that has clients"}},
+	{name: "hints for nodes crowd one", edits: []edit{distributed("PreferSameNode"), hintedNodes("worker-1", "worker-9"), func(c cluster) {
+		c.slice().Endpoints[0].Hints.ForNodes = append(c.slice().Endpoints[0].Hints.ForNodes, discoveryv1.ForNode{Name: "worker-2"})
+	}}, roots: []string{"VIP211 warning"}, two: warn, says: []string{"topology hints send node worker-1 to 1 of 2", "node worker-2: 10.244.1.5:8080"}},
+	{name: "not VIP211: each zone has one of two, and as many nodes", edits: []edit{distributed("PreferClose"), inZones("a", "b"), hintedFor("a", "b")}},
+	{name: "not VIP211: each node has its own", edits: []edit{distributed("PreferSameNode"), hintedNodes("worker-1", "worker-2")}},
+	{name: "not VIP211: kube-proxy does not heed hints for nodes yet", edits: []edit{hintedNodes("worker-1", "worker-1"), func(c cluster) {
+		for i := range c.Objects.Nodes {
+			c.Objects.Nodes[i].Status.NodeInfo.KubeletVersion = "v1.32.4+k3s1"
+		}
+	}}},
+	{name: "not VIP211: one zone, and no hints where near is everywhere", edits: []edit{distributed("PreferClose"), inZones("a", "a")}},
+	{name: "not VIP211: hints are nothing to internalTrafficPolicy Local", edits: []edit{distributed("PreferClose"), inZones("a", "a"), hintedFor("a", "b"), internalLocal}},
+	{name: "not VIP211: turned off", edits: []edit{topologyMode("Disabled"), inZones("a", "b")}},
+	{name: "not VIP211: nodes were not read", edits: []edit{distributed("PreferClose"), inZones("a", "a"), hintedFor("a", "b"), func(c cluster) { c.Objects.Nodes = nil; c.unread("nodes") }}},
+}
+
+func distributed(distribution string) edit {
+	return func(c cluster) { c.service().Spec.TrafficDistribution = &distribution }
+}
+
+func topologyMode(mode string) edit {
+	return func(c cluster) {
+		c.service().Annotations = map[string]string{corev1.AnnotationTopologyMode: mode}
+	}
+}
+
+// inZones labels the nodes; "" leaves one without.
+func inZones(zones ...string) edit {
+	return func(c cluster) {
+		for i, z := range zones {
+			if z != "" {
+				c.Objects.Nodes[i].Labels = map[string]string{corev1.LabelTopologyZone: z}
+			}
+		}
+	}
+}
+
+// hintedFor gives each endpoint a hint for a zone; "" leaves one without.
+func hintedFor(zones ...string) edit {
+	return func(c cluster) {
+		for i, z := range zones {
+			if z != "" {
+				c.slice().Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: z}}}
+			}
+		}
+	}
+}
+
+func hintedNodes(nodes ...string) edit {
+	return func(c cluster) {
+		for i, n := range nodes {
+			c.slice().Endpoints[i].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: n}}}
+		}
+	}
 }

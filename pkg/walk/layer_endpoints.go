@@ -16,6 +16,7 @@ var endpointsChecks = []*Check{
 	staleEndpoint,
 	readyPodMissing,
 	slicePortMismatch,
+	topologyNarrowed,
 }
 
 func summariseEndpoints(p *Pass) Summary {

@@ -52,6 +52,7 @@ var briefs = map[diagnosis.Code]string{
 	diagnosis.StaleEndpoint:           "an address is no pod's any more",
 	diagnosis.ReadyPodMissing:         "a ready pod is missing",
 	diagnosis.SlicePortMismatch:       "a port does not fit",
+	diagnosis.TopologyNarrowed:        "topology hints crowd few of them",
 }
 
 // briefly names the gravest thing that was reported of a layer, but for what is
