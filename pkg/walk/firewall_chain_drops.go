@@ -22,6 +22,7 @@ var firewallChainDrops = &Check{
 		for _, f := range byDrop(p.faults(func(pr *probe) bool { return len(pr.walled) > 0 }), func(pr *probe) []netfilter.Outcome { return pr.walled }) {
 			p.reportWall(f)
 		}
+		p.reportLostMatch()
 		p.reportRanges()
 	},
 }
@@ -208,6 +209,62 @@ func (v *nodeView) rangesIn(fw string, last netfilter.Step) []sourceRange {
 		}
 	}
 	return nil
+}
+
+// reportLostMatch finds the node that drops whatever it receives or sends
+// itself, whether or not a packet that was walked is among it: the kubelet and
+// kube-proxy reach nobody from there.
+func (p *Pass) reportLostMatch() {
+	for _, v := range p.node.views {
+		if slices.ContainsFunc(p.node.probes, func(pr *probe) bool {
+			return pr.view == v && slices.ContainsFunc(pr.walled, func(o netfilter.Outcome) bool { return v.wallOf(o).kind == wallLost })
+		}) {
+			continue // said with the packet that meets it
+		}
+		jump, drop, ok := v.lostMatch()
+		if !ok {
+			continue
+		}
+		wall := v.wallOf(netfilter.Outcome{Steps: []netfilter.Step{drop}})
+		p.Report(Finding{
+			Subject:  p.onNode(v),
+			Title:    fmt.Sprintf("%s drops all that it %s itself, in KUBE-FIREWALL%s: %s", v.label(), map[string]string{"INPUT": "receives", "OUTPUT": "sends"}[jump.Chain], atLine(drop), wall.title),
+			Expected: "KUBE-FIREWALL to drop marked packets alone",
+			Found:    drop.Text + "; " + wall.says,
+			Evidence: []diagnosis.Evidence{ruleEvidence(v, jump), ruleEvidence(v, drop)},
+			Fixes:    []Proposal{p.matchVersions(v)},
+		})
+	}
+}
+
+// lostMatch finds a rule of KUBE-FIREWALL that drops everything, and the rule
+// of INPUT or OUTPUT that leads there without a condition.
+func (v *nodeView) lostMatch() (jump, drop netfilter.Step, ok bool) {
+	for _, c := range v.rules.Chains("filter", "KUBE-FIREWALL") {
+		step := func(chain string, r netfilter.Rule) netfilter.Step {
+			return netfilter.Step{Source: c.Source, Table: c.Table, Chain: chain, Line: r.Line, Text: r.Text}
+		}
+		same := v.rules.Only(func(t netfilter.TableInfo) bool {
+			return t.Source == c.Source && t.Backend == c.Backend && t.Family == c.Family && t.Name == c.Table
+		})
+		for r := range c.Rules() {
+			if r.Target != "DROP" || !r.Unconditional && !unconditional(r.Text) {
+				continue
+			}
+			for _, name := range []string{"INPUT", "OUTPUT"} {
+				base, found := same.Chain("filter", name)
+				if !found {
+					continue
+				}
+				for _, j := range base.JumpsTo(c.Name) {
+					if j.Unconditional {
+						return step(name, j), step(c.Name, r), true
+					}
+				}
+			}
+		}
+	}
+	return jump, drop, false
 }
 
 // matchVersions is the mend for rules that one iptables wrote and another read.

@@ -1,6 +1,10 @@
 package walk
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,4 +214,78 @@ func TestLeftoverProxyMode(t *testing.T) {
 	} {
 		t.Run(in.name, in.run)
 	}
+}
+
+var dnatTarget = regexp.MustCompile(`--to-destination \S+`)
+
+// TestTwoBackendsOfOracles puts what kube-proxy's own tests write into both
+// backends of a node: alike, they do no harm; with the legacy ones stale, every
+// Service that has endpoints says so, and nothing but that.
+func TestTwoBackendsOfOracles(t *testing.T) {
+	if _, err := os.Stat(oracleDir); err != nil {
+		t.Skipf("kube-proxy's recorded rules are not here: %v", err)
+	}
+	files, err := filepath.Glob(filepath.Join(oracleDir, "iptables-*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	warned, erred, silent := 0, 0, 0
+	for _, name := range files {
+		var o oracle
+		readJSON(t, name, &o)
+		if !o.HasObjects {
+			continue
+		}
+		var texts map[string]any
+		readJSON(t, filepath.Join(oracleDir+"-kernel", strings.TrimSuffix(filepath.Base(name), ".json")+".real.json"), &texts)
+		for _, stale := range []bool{false, true} {
+			legacy := textOf(t, texts["legacySave"])
+			if stale {
+				to := "--to-destination 192.0.2.77:7"
+				if o.Proxier.IPFamily == "IPv6" {
+					to = "--to-destination [2001:db8::77]:7"
+				}
+				legacy = dnatTarget.ReplaceAllString(legacy, to)
+			}
+			s := o.snapshot(textOf(t, texts["nftSave"]))
+			kind := snapshot.IptablesLegacySave
+			if o.Proxier.IPFamily == "IPv6" {
+				kind = snapshot.Ip6tablesLegacySave
+			}
+			s.Nodes[0].Texts = append(s.Nodes[0].Texts, text(kind, legacy))
+			for _, svc := range Walk(s, Options{All: true}).Services {
+				switch got := layer3(svc); {
+				case got == "":
+					silent++ // no rule for any Service, or none of this one's to walk
+				case !stale && got == "VIP312 warning", stale && got == "VIP312 warning" && !sends(svc):
+					warned++
+				case stale && got == "VIP312 error":
+					erred++
+				default:
+					t.Errorf("%s, stale %t: %s is %q\n%s", filepath.Base(name), stale, svc.Name, got, describe(svc))
+				}
+			}
+		}
+	}
+	t.Logf("%d warnings, %d errors, %d Services without either", warned, erred, silent)
+	if warned < 100 || erred < 50 {
+		t.Errorf("%d warnings and %d errors", warned, erred)
+	}
+}
+
+func layer3(svc diagnosis.Service) string {
+	var out []string
+	for _, d := range svc.Diagnoses {
+		if d.Layer == diagnosis.LayerNode && len(d.CausedBy) == 0 {
+			out = append(out, string(d.Code)+" "+string(d.Severity))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// sends says whether any packet to the Service is sent anywhere.
+func sends(svc diagnosis.Service) bool {
+	return slices.ContainsFunc(svc.Paths, func(p diagnosis.Path) bool {
+		return slices.ContainsFunc(p.Outcomes, func(o diagnosis.Outcome) bool { return o.Verdict == "dnat" })
+	})
 }
