@@ -38,13 +38,20 @@ var tools = []*tool{
 
 	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
 	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
-	{name: "ipvsadm -Sn", begins: regexp.MustCompile(`^-[Aa] -[tuf] \S+ `)},
-	{name: "ipvsadm -Ln", begins: regexp.MustCompile(`^(IP Virtual Server version|Prot LocalAddress:Port)`)},
+	{name: "ipvsadm -Sn", kind: snapshot.Ipvsadm, begins: regexp.MustCompile(`^(sudo )?(ipvsadm )?-[Aa] (-[tuf]|--(tcp|udp|sctp|fwmark)-service) \S+ `)},
+	{name: "ipvsadm -Ln", kind: snapshot.Ipvsadm, begins: regexp.MustCompile(
+		`^(IP Virtual Server version|Prot LocalAddress:Port|(TCP|UDP|SCTP) +(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:]+\]|[0-9A-F]{8}):[0-9A-F]+ +[a-z0-9]+|FWM +[0-9A-F]+ +(IPv6 +)?[a-z])`)},
+	{name: "ipvsadm -Lnc", begins: regexp.MustCompile(`^(IPVS connection entries|Pro FromIP +FPrt )`)},
+	{name: "cat /proc/net/ip_vs_stats", begins: regexp.MustCompile(`^\s*Total Incoming Outgoing`)},
 	{name: "ipset save", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
 	{name: "ipset list", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^Name: \S+$`)},
 	{name: "conntrack -L", begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
 	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
+
+// procVirtualServer matches a virtual server as the kernel prints it, with eight
+// hexadecimal digits for an address. Its header is ipvsadm's.
+var procVirtualServer = regexp.MustCompile(`(?m)^(TCP|UDP|SCTP) +([0-9A-F]{8}|\[[0-9a-f]{4}(:[0-9a-f]{4}){7}\]):[0-9A-F]{4} |^  -> RemoteAddress:Port Forward Weight ActiveConn`)
 
 // nftJSON matches the beginning of what nft -j prints, as it is or with its
 // lines broken by another tool.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -62,13 +63,20 @@ func (f *stateFile) mayBeEmpty() bool {
 	return false
 }
 
+// proxyModes are what kube-proxy's /proxyMode answers; no host is called so.
+var proxyModes = []string{"iptables", "ipvs", "nftables"}
+
 var hostnameLine = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 func (f *stateFile) recognise(text string) error {
 	lines := splitLines(text)
 	sections, stranger := recognise(text, lines)
 	if len(sections) == 0 {
-		if one := strings.TrimSpace(text); hostnameLine.MatchString(one) {
+		switch one := strings.TrimSpace(text); {
+		case slices.Contains(proxyModes, one):
+			f.pieces = []piece{{Text: f.text(snapshot.ProxyMode, text)}}
+			return nil
+		case hostnameLine.MatchString(one):
 			f.hostname = one
 			f.pieces = []piece{{Text: f.text(snapshot.Hostname, text)}}
 			return nil
@@ -100,6 +108,8 @@ func (f *stateFile) section(s *section, lines []string) {
 		f.dump(s, lines)
 	case s.kind == snapshot.TableNames && strings.Contains(f.base(), "ip6"):
 		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(lines))})
+	case s.kind == snapshot.Ipvsadm && procVirtualServer.MatchString(s.content(lines)):
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.ProcIPVS, s.content(lines))})
 	case s.kind != "":
 		f.pieces = append(f.pieces, piece{Text: f.text(s.kind, s.content(lines))})
 	default:

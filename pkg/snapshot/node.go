@@ -13,6 +13,8 @@ const (
 	Ip6tablesLegacySave TextKind = "ip6tables-legacy-save" // IPv6, the same
 	NftRuleset          TextKind = "nft-ruleset"           // nft list ruleset or list table, as text or as JSON (-j)
 	IpsetSave           TextKind = "ipset-save"            // ipset save, or ipset list
+	Ipvsadm             TextKind = "ipvsadm"               // ipvsadm -Ln, or ipvsadm -Sn
+	ProcIPVS            TextKind = "proc-net-ip-vs"        // /proc/net/ip_vs
 	IPAddr              TextKind = "ip-addr"               // ip addr
 	IPRoute             TextKind = "ip-route"              // ip route show table all, or ip route
 	Sysctl              TextKind = "sysctl"                // sysctl -a, or the part that matters: name = value
@@ -28,7 +30,7 @@ const (
 
 // TextKinds are all kinds, in the order in which a bundle lists them.
 var TextKinds = []TextKind{
-	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, IPAddr, IPRoute, Sysctl,
+	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, Sysctl,
 	ProcModules, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
 }
 
