@@ -3,49 +3,18 @@
 package netfilter_test
 
 import (
-	"encoding/json"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 )
 
-// packetFile is one recording of kube-proxy: the objects, the node, and the
+// packetFile is one recording of kube-proxy: the Services, the node, and the
 // flows with what kube-proxy's own tracer says of them.
-type packetFile struct {
-	name   string // without the ending
-	kernel string // the file with the same rules as the tools read them back
-
-	Mode    string
-	NodeIPs []string
-	Proxier struct{ IPFamily, NodeIP string }
-	Flows   []struct {
-		Name, SourceIP, Protocol, DestIP string
-		DestPort                         uint16
-		Output                           string
-		Masq                             bool
-	}
-	Services []packetService
-}
-
-// packetService is what of a Service says where it is reached.
-type packetService struct {
-	Metadata struct{ Name string }
-	Spec     struct {
-		ClusterIP   string
-		ExternalIPs []string
-		Ports       []struct {
-			Protocol       string
-			Port, NodePort uint16
-		}
-	}
-	Status struct {
-		LoadBalancer struct{ Ingress []struct{ IP string } }
-	}
-}
+type packetFile struct{ *oracletest.File }
 
 // packetFlow is a packet to send.
 type packetFlow struct {
@@ -119,14 +88,14 @@ func (f *packetFile) packets(t *testing.T) []packetFlow {
 				to("cluster IP, from outside", a, p.Port, outside)
 			}
 			to("node port", f.addresses()[0], p.NodePort, outside)
-			for _, s := range svc.externals() {
+			for _, s := range externals(svc) {
 				to("external IP", s, p.Port, outside)
 				to("external IP, from a pod", s, p.Port, pod)
 			}
 		}
 	}
 	if len(out) == 0 {
-		t.Errorf("%s has no flow and no Service", f.name)
+		t.Errorf("%s has no flow and no Service", f.Name)
 	}
 	return out
 }
@@ -146,7 +115,8 @@ func (f *packetFile) ports(t *testing.T) []uint16 {
 	return slices.Compact(out)
 }
 
-func (s *packetService) externals() []netip.Addr {
+// externals are a Service's external and load balancer addresses.
+func externals(s oracletest.Service) []netip.Addr {
 	texts := slices.Clone(s.Spec.ExternalIPs)
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		texts = append(texts, in.IP)
@@ -196,22 +166,4 @@ func (f packetFlow) differs(got map[fate]int) string {
 		return "the tracer masquerades, the kernel does not"
 	}
 	return ""
-}
-
-func needDir(t *testing.T, dir string) {
-	t.Helper()
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("the shared data is not beside the repository: %v", err)
-	}
-}
-
-func readJSON(t *testing.T, file string, into any) {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, into); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
 }

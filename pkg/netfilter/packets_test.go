@@ -5,7 +5,6 @@ package netfilter_test
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 )
@@ -41,7 +41,7 @@ func TestPackets(t *testing.T) {
 			if f.Mode == "iptables" {
 				tool = []string{"iptables-legacy", "iptables-nft"}[i%2]
 			}
-			t.Run(f.name+"/"+tool, func(t *testing.T) {
+			t.Run(f.Name+"/"+tool, func(t *testing.T) {
 				t.Parallel()
 				w := <-pool
 				t.Cleanup(func() { pool <- w })
@@ -66,7 +66,7 @@ func TestPackets(t *testing.T) {
 
 // run loads the file's rules and sends its flows.
 func (f *packetFile) run(t *testing.T, w *wires, tool string) count {
-	text := f.text(t, tool)
+	text := f.Text(t, forms[tool])
 	n := w.node(t, f)
 	rulesets := map[string]*netfilter.Ruleset{
 		"the file":   f.parse(t, tool, text),
@@ -80,22 +80,13 @@ func (f *packetFile) run(t *testing.T, w *wires, tool string) count {
 	return c
 }
 
-// text is the form of the file's rules that the tool loads.
-func (f *packetFile) text(t *testing.T, tool string) string {
-	key := map[string]string{"nft": "nftList", "iptables-legacy": "legacySave", "iptables-nft": "nftSave"}[tool]
-	var in map[string]any
-	readJSON(t, f.kernel, &in)
-	s, ok := in[key].(string)
-	if !ok {
-		t.Fatalf("%s has no %s", f.kernel, key)
-	}
-	return s
-}
+// forms are the forms of the file's rules that the tools load.
+var forms = map[string]string{"nft": "nftList", "iptables-legacy": "legacySave", "iptables-nft": "nftSave"}
 
 func (f *packetFile) parse(t *testing.T, tool, text string) *netfilter.Ruleset {
 	t.Helper()
 	if tool == "nft" {
-		rs, problems, err := nftables.Parse(text, nftables.Options{Source: f.name, Whole: true, Strict: true})
+		rs, problems, err := nftables.Parse(text, nftables.Options{Source: f.Name, Whole: true, Strict: true})
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("%v %v\n%s", err, problems, text)
 		}
@@ -106,7 +97,7 @@ func (f *packetFile) parse(t *testing.T, tool, text string) *netfilter.Ruleset {
 	if f.v6() {
 		family = netfilter.IPv6
 	}
-	rs, problems, err := iptables.Parse(text, iptables.Options{Source: f.name, Whole: true, Strict: true, Family: family})
+	rs, problems, err := iptables.Parse(text, iptables.Options{Source: f.Name, Whole: true, Strict: true, Family: family})
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("%v %v\n%s", err, problems, text)
 	}
@@ -331,21 +322,9 @@ func (c counts) table() string {
 
 // packetFiles are the oracle's files of rules, in their order.
 func packetFiles(t *testing.T) []*packetFile {
-	dir := filepath.Join("..", "..", "..", "shared", "oracles", "kube-proxy")
-	needDir(t, dir)
 	var out []*packetFile
-	for _, mode := range []string{"iptables", "nftables"} {
-		names, err := filepath.Glob(filepath.Join(dir, "v1.37.2", mode+"-*.json"))
-		if err != nil || len(names) < 40 {
-			t.Fatalf("found %d files of %s mode (%v)", len(names), mode, err)
-		}
-		slices.Sort(names)
-		for _, file := range names {
-			name := strings.TrimSuffix(filepath.Base(file), ".json")
-			f := &packetFile{name: name, kernel: filepath.Join(dir, "v1.37.2-kernel", name+".real.json")}
-			readJSON(t, file, f)
-			out = append(out, f)
-		}
+	for _, f := range append(oracletest.Files(t, "iptables", "*", 68), oracletest.Files(t, "nftables", "*", 59)...) {
+		out = append(out, &packetFile{f})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 )
 
@@ -185,7 +186,7 @@ func TestCasesWalk(t *testing.T) {
 
 func walkCase(t *testing.T, id string, w caseWalk) (got, by, tables string) {
 	t.Helper()
-	rs, problems, err := Parse(readFile(t, shared(t, "cases", id, w.file)), Options{Source: w.file, Strict: true})
+	rs, problems, err := Parse(oracletest.ReadFile(t, oracletest.Shared(t, "cases", id, w.file)), Options{Source: w.file, Strict: true})
 	if errors.Is(err, ErrNoTable) {
 		return "", "", "refused: no table"
 	}

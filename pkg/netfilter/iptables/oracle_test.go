@@ -1,161 +1,22 @@
 package iptables
 
 import (
-	"encoding/json"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 )
 
-// shared is the folder of data that tests read in place, next to the
-// repository; the test is skipped where it isn't.
-func shared(t testing.TB, parts ...string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("no go.mod above the test: the shared data can't be found")
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(append([]string{dir, "..", "shared"}, parts...)...)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the shared data is not beside the repository: %v", err)
-	}
-	return path
-}
-
-func readJSON(t testing.TB, path string, into any) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-}
-
-type oracleFlow struct {
-	Name     string `json:"name"`
-	SourceIP string `json:"sourceIP"`
-	Protocol string `json:"protocol"`
-	DestIP   string `json:"destIP"`
-	DestPort uint16 `json:"destPort"`
-	Output   string `json:"output"`
-	Masq     bool   `json:"masq"`
-}
-
-// TestOracle walks every packet flow of kube-proxy's own unit tests through
-// the rules as a real kernel gave them back: 246 flows, in the text of the
-// legacy and of the nft tools, without and with counters. Walk agrees with
-// every one, although it knows more than kube-proxy's tracer does: the routing
-// decision between INPUT and FORWARD, policies, conntrack states, POSTROUTING.
-// No difference is excused here; one that turns up is a fault, or has to be
-// named with its reason.
+// TestOracle walks the 246 flows of kube-proxy's own tests of iptables mode, in
+// the text of the legacy and of the nft tools, without and with counters.
 func TestOracle(t *testing.T) {
-	dir := shared(t, "oracles", "kube-proxy")
-	files, err := filepath.Glob(filepath.Join(dir, "v1.37.2", "iptables-flow-*.json"))
-	if err != nil || len(files) != 57 {
-		t.Fatalf("found %d flow files, want 57 (%v)", len(files), err)
-	}
-	walked := map[string]int{}
-	for _, file := range files {
-		var in struct {
-			NodeIPs []string     `json:"nodeIPs"`
-			Flows   []oracleFlow `json:"flows"`
+	forms := []string{"legacySave", "nftSave", "legacySaveWithCounters", "nftSaveWithCounters"}
+	oracletest.HoldFlows(t, "iptables", forms, func(text, source string) (*netfilter.Ruleset, error) {
+		rs, problems, err := Parse(text, Options{Source: source, Whole: true, Strict: true})
+		if err == nil && len(problems) > 0 {
+			err = fmt.Errorf("not understood: %v", problems)
 		}
-		readJSON(t, file, &in)
-		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		var saves map[string]any
-		readJSON(t, filepath.Join(dir, "v1.37.2-kernel", name+".real.json"), &saves)
-		host := oracleHost(in.NodeIPs)
-		for _, form := range []string{"legacySave", "nftSave", "legacySaveWithCounters", "nftSaveWithCounters"} {
-			rs, problems, err := Parse(saves[form].(string), Options{Source: form, Whole: true, Strict: true})
-			if err != nil || len(problems) > 0 {
-				t.Errorf("%s %s: %v %v", name, form, err, problems)
-				continue
-			}
-			for _, f := range in.Flows {
-				walked[form]++
-				if got := replay(rs, host, f); got != want(f) {
-					t.Errorf("%s %s %q\n from %s to %s:%d/%s\n got  %+v\n want %+v", name, form, f.Name, f.SourceIP, f.DestIP, f.DestPort, f.Protocol, got, want(f))
-				}
-			}
-		}
-	}
-	if n := walked["legacySave"] + walked["nftSave"]; n != 492 {
-		t.Errorf("walked %d flows, want 492", n)
-	}
-	if n := walked["legacySaveWithCounters"] + walked["nftSaveWithCounters"]; n != 492 {
-		t.Errorf("walked %d flows with counters, want 492", n)
-	}
-	t.Logf("walked %v", walked)
-}
-
-func oracleHost(nodeIPs []string) *netfilter.StaticHost {
-	h := &netfilter.StaticHost{Complete: true, Forward4: netfilter.True, Forward6: netfilter.True}
-	for _, ip := range nodeIPs {
-		h.Addresses = append(h.Addresses, netip.MustParseAddr(ip))
-	}
-	return h
-}
-
-// end is an outcome in the oracle's terms.
-type end struct {
-	Output string
-	Masq   bool
-}
-
-func want(f oracleFlow) end {
-	out := strings.Split(f.Output, ", ")
-	slices.Sort(out)
-	return end{strings.Join(out, ", "), f.Masq}
-}
-
-// replay walks the flow and says how it ends, as the oracle does: the
-// endpoints that may be chosen, or DROP, REJECT, ACCEPT, or nothing.
-func replay(rs *netfilter.Ruleset, host netfilter.Host, f oracleFlow) end {
-	outcomes := netfilter.Walk(rs, host, netfilter.Packet{
-		Src: netip.MustParseAddr(f.SourceIP), Dst: netip.MustParseAddr(f.DestIP),
-		Protocol: netfilter.Protocol(f.Protocol), DstPort: f.DestPort,
+		return rs, err
 	})
-	var out []string
-	e := end{}
-	for _, o := range outcomes {
-		e.Masq = e.Masq || o.Masquerade == netfilter.True
-		switch o.Verdict {
-		case netfilter.DNAT:
-			out = append(out, o.To.String())
-		case netfilter.None:
-			out = append(out, "")
-		case netfilter.Undecided:
-			out = append(out, "UNDECIDED "+o.Unknowns[0].Why)
-		default:
-			out = append(out, strings.ToUpper(string(o.Verdict)))
-		}
-	}
-	slices.Sort(out)
-	e.Output = strings.Join(out, ", ")
-	return e
-}
-
-func readFile(t testing.TB, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

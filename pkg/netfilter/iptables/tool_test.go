@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 )
 
 // everyMatch is a ruleset of each match and target whose listing is known.
@@ -161,7 +162,7 @@ func TestToolForms(t *testing.T) {
 			continue
 		}
 		var in struct{ LegacySave string }
-		readJSON(t, f, &in)
+		oracletest.ReadJSON(t, f, &in)
 		if in.LegacySave != "" {
 			// The objects that nfacct counts with are not there to be named.
 			inputs[filepath.Base(f)] = nfacct.ReplaceAllString(in.LegacySave, "")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 )
 
 func TestParseErrors(t *testing.T) {
@@ -331,7 +332,7 @@ func TestUnknownBothWays(t *testing.T) {
 // TestCases walks what was posted in public.
 func TestCases(t *testing.T) {
 	read := func(name string) *netfilter.Ruleset {
-		rs, problems, err := Parse(readFile(t, shared(t, "cases", name)), Options{Strict: true})
+		rs, problems, err := Parse(oracletest.ReadFile(t, oracletest.Shared(t, "cases", name)), Options{Strict: true})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

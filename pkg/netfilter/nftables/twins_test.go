@@ -1,12 +1,13 @@
 package nftables
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter/internal/oracletest"
 )
 
 // contents is all that a document says, in an order of its own: chains with
@@ -88,18 +89,13 @@ func onlyOne(a, b []string) string {
 // TestTwins: the text, the text with handles and the JSON of one ruleset give
 // the same rules in the same words, and the same sets, for every oracle file.
 func TestTwins(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(shared(t, "oracles", "kube-proxy"), "v1.37.2-kernel", "nftables-*.json"))
-	if err != nil || len(files) != 59 {
-		t.Fatalf("found %d files, want 59 (%v)", len(files), err)
-	}
+	files := oracletest.Files(t, "nftables", "*", 59)
 	rules := 0
-	for _, file := range files {
-		var kernel map[string]json.RawMessage
-		readJSON(t, file, &kernel)
-		text := contents(t, oracleText(t, kernel, "nftList"))
+	for _, f := range files {
+		text := contents(t, f.Text(t, "nftList"))
 		for _, form := range forms[1:] {
-			if diff := onlyOne(text, contents(t, oracleText(t, kernel, form))); diff != "" {
-				t.Errorf("%s (-nftList +%s)\n%s", filepath.Base(file), form, diff)
+			if diff := onlyOne(text, contents(t, f.Text(t, form))); diff != "" {
+				t.Errorf("%s (-nftList +%s)\n%s", f.Name, form, diff)
 			}
 		}
 		for _, line := range text {
@@ -123,8 +119,8 @@ func TestForeignTwins(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text := contents(t, readFile(t, file))
-			twin := contents(t, readFile(t, strings.TrimSuffix(file, ".txt")+".json"))
+			text := contents(t, oracletest.ReadFile(t, file))
+			twin := contents(t, oracletest.ReadFile(t, strings.TrimSuffix(file, ".txt")+".json"))
 			if diff := onlyOne(text, twin); diff != "" {
 				t.Errorf("(-text +JSON)\n%s", diff)
 			}
