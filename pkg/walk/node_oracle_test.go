@@ -59,7 +59,7 @@ func TestOracleControls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			walked := 0
+			walked, n := 0, controls{}
 			for _, name := range files {
 				var o oracle
 				readJSON(t, name, &o)
@@ -70,11 +70,15 @@ func TestOracleControls(t *testing.T) {
 				readJSON(t, filepath.Join(oracleDir+"-kernel", strings.TrimSuffix(filepath.Base(name), ".json")+".real.json"), &texts)
 				walked++
 				for _, key := range oracleTexts[mode] {
-					t.Run(filepath.Base(name)+"/"+key, func(t *testing.T) { o.control(t, textOf(t, texts[key])) })
+					t.Run(filepath.Base(name)+"/"+key, func(t *testing.T) { o.control(t, textOf(t, texts[key]), &n) })
 				}
 			}
 			if walked != want {
 				t.Errorf("%d files were walked, want %d", walked, want)
+			}
+			t.Logf("%d files in 2 texts, %d healthy controls (a Service, for one kind of client): %d packet paths, %d diagnoses of layer 3", walked, n.services, n.paths, n.diagnoses)
+			if n.services == 0 || n.paths == 0 {
+				t.Error("nothing was walked")
 			}
 		})
 	}
@@ -103,18 +107,24 @@ func textOf(t *testing.T, v any) string {
 	return string(b)
 }
 
+// controls counts what was walked and found.
+type controls struct{ services, paths, diagnoses int }
+
 // control walks every Service from every kind of client.
-func (o *oracle) control(t *testing.T, rules string) {
+func (o *oracle) control(t *testing.T, rules string, n *controls) {
 	s := o.snapshot(rules)
 	clients := []Client{{}, {Kind: OnNode, Name: o.Proxier.NodeName}, {Kind: FromExternal}, {Kind: FromAddress, Addr: o.podClient()}}
 	for _, c := range clients {
 		r := Walk(s, Options{All: true, Client: c})
 		for _, svc := range r.Services {
+			n.services++
+			n.paths += len(svc.Paths)
 			if l := svc.Layers[2]; l.Status != diagnosis.OK && l.Status != diagnosis.Skipped && !onlyExcludedNodePorts(l) {
 				t.Errorf("from %s: layer 3 of %s is %s\n%s", c, svc.Name, l.Status, describe(svc))
 			}
 			for _, d := range svc.Diagnoses {
 				if d.Layer == diagnosis.LayerNode {
+					n.diagnoses++
 					t.Errorf("from %s: %s %s\n%s", c, d.Code, d.Title, describe(svc))
 				}
 			}
