@@ -224,6 +224,18 @@ var incidents = []incident{
 	{name: "not VIP119: an endpoint on every node", edits: []edit{externalLocal}},
 	{name: "not VIP119: no endpoint at all", edits: []edit{externalLocal, each(crashes)}, roots: []string{"VIP202 error"}, two: fail},
 	{name: "nodes were not read", edits: []edit{externalLocal, onlyOn("worker-1"), func(c cluster) { c.Objects.Nodes = nil; c.unread("nodes") }}, one: unknown},
+	{name: "external Local, a named client outside, sent to a node without", with: func(o *Options) { o.Client, o.Nodes = Client{Kind: FromExternal}, []string{"worker-1", "worker-2"} }, edits: []edit{externalLocal, onlyOn("worker-1")}, roots: []string{"VIP119 error"}, one: fail, says: []string{"node worker-2, which was asked"}},
+	{name: "external Local, a pod asks a node without and is let through", ask: "worker-2:30080", with: calledBy(OnePod, "client"), edits: []edit{externalLocal, onlyOn("worker-1"), func(c cluster) {
+		c.Objects.ConfigMaps[0].Data["config.conf"] += "clusterCIDR: 10.244.0.0/16\n"
+	}}, roots: []string{"VIP119 warning"}, one: warn},
+	{name: "external Local, a pod asks a node without, and kube-proxy can tell no pod", ask: "worker-2:30080", with: calledBy(OnePod, "client"), edits: []edit{externalLocal, onlyOn("worker-1")}, roots: []string{"VIP119 error"}, one: fail},
+	{name: "external Local, the node itself asks and is let through", ask: "worker-2:30080", with: calledBy(OnNode, "worker-2"), edits: []edit{externalLocal, onlyOn("worker-1")}, roots: []string{"VIP119 warning"}, one: warn},
+	{name: "external Local, one node has a terminating endpoint alone", edits: []edit{externalLocal, draining("web-2"), addNode("worker-3")}, roots: []string{"VIP119 warning"}, one: warn, says: []string{"1 of 3 nodes", "endpoints on worker-1; terminating ones that still serve on worker-2; none on worker-3"}},
+	{name: "not VIP119: a terminating endpoint still serves the asked node", ask: "worker-2:30080", edits: []edit{externalLocal, draining("web-2")}},
+	{name: "external Local, endpoints are on nodes of other names", edits: []edit{externalLocal, renamed(".example.com")}, roots: []string{"VIP119 error"}, one: fail, says: []string{"no endpoint is on any of 2 nodes", "nodeName worker-1.example.com, worker-2.example.com"}},
+	{name: "internal Local, the one node asked about is without", with: func(o *Options) { o.Nodes = []string{"worker-1"} }, edits: []edit{internalLocal, onlyOn("worker-2")}, roots: []string{"VIP120 error"}, one: fail, says: []string{"node worker-1, which was asked"}},
+	{name: "internal Local, endpoints are on nodes of other names", edits: []edit{internalLocal, renamed(".example.com")}, roots: []string{"VIP120 error"}, one: fail, says: []string{"no endpoint is on any of 2 nodes"}},
+	{name: "not VIP120: a terminating endpoint still serves the client's node", with: calledBy(OnNode, "worker-2"), edits: []edit{internalLocal, draining("web-2")}},
 	{name: "internal Local, the client's node is without", with: calledBy(OnePod, "client"), edits: []edit{internalLocal, onlyOn("worker-2")}, roots: []string{"VIP120 error"}, one: fail, says: []string{"no ready endpoint on the client's node worker-1", "confirmed"}},
 	{name: "internal Local, any pod", edits: []edit{internalLocal, onlyOn("worker-2")}, roots: []string{"VIP120 warning"}, one: warn},
 	{name: "not VIP120: the client's node serves", with: calledBy(OnNode, "worker-2"), edits: []edit{internalLocal, onlyOn("worker-2")}},
@@ -402,6 +414,32 @@ func hintedNodes(nodes ...string) edit {
 	return func(c cluster) {
 		for i, n := range nodes {
 			c.slice().Endpoints[i].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: n}}}
+		}
+	}
+}
+
+// draining makes one pod's endpoint terminating, and serving still.
+func draining(pod string) edit {
+	return func(c cluster) {
+		c.pod(pod).DeletionTimestamp = &metav1.Time{Time: takenAt.Add(20 * time.Second)}
+		c.sync()
+	}
+}
+
+func addNode(name string) edit {
+	return func(c cluster) {
+		n := *c.Objects.Nodes[1].DeepCopy()
+		n.Name, n.Status.Addresses = name, nil
+		c.Objects.Nodes = append(c.Objects.Nodes, n)
+	}
+}
+
+// renamed gives the endpoints' nodes other names than the Nodes have.
+func renamed(suffix string) edit {
+	return func(c cluster) {
+		for i := range c.slice().Endpoints {
+			name := *c.slice().Endpoints[i].NodeName + suffix
+			c.slice().Endpoints[i].NodeName = &name
 		}
 	}
 }

@@ -3,6 +3,7 @@ package walk
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,16 +19,17 @@ var noLocalEndpointExternal = &Check{
 	Needs:   []snapshot.Resource{snapshot.EndpointSlices, snapshot.Nodes},
 	Applies: func(p *Pass) bool { return p.Service != nil && HasVIP(p.Service) && proxy.ExternalLocal(p.Service) },
 	Run: func(p *Pass) {
-		serve, without := p.nodesByLocalEndpoint(proxy.ExternalClient, func(f proxy.Frontend) bool { return f.Kind != proxy.ClusterIP })
-		if len(serve) == 0 || len(without) == 0 {
-			return // none at all is layer 2's
+		outside := func(f proxy.Frontend) bool { return f.Kind != proxy.ClusterIP }
+		n := p.nodesByLocalEndpoint(proxy.ExternalClient, outside)
+		if len(n.without) == 0 {
+			return // where no endpoint is usable at all, nobody drops: that is layer 2's
 		}
 		f := Finding{
 			Severity: diagnosis.Warning,
-			Title:    fmt.Sprintf("externalTrafficPolicy Local, and %d of %s without a ready endpoint: they drop what comes from outside", len(without), count(len(serve)+len(without), "node")),
+			Title:    fmt.Sprintf("externalTrafficPolicy Local, and %d of %s without a ready endpoint: they drop what comes from outside", len(n.without), count(n.all(), "node")),
 			Expected: "an endpoint on every node that gets traffic from outside",
-			Found:    fmt.Sprintf("endpoints on %s; none on %s", list(serve), list(without)),
-			Evidence: []diagnosis.Evidence{p.serviceField(".spec.externalTrafficPolicy", "Local"), p.endpointNodes(serve)},
+			Found:    n.text(),
+			Evidence: []diagnosis.Evidence{p.serviceField(".spec.externalTrafficPolicy", "Local"), p.endpointNodes()},
 			Fixes: []Proposal{p.specFix("let every node serve: externalTrafficPolicy Cluster", "externalTrafficPolicy",
 				corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
 				"this Service alone; pods then see a node's address in place of the client's, and traffic may take one hop more"+p.healthPortNote(),
@@ -35,9 +37,16 @@ var noLocalEndpointExternal = &Check{
 					svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 				})},
 		}
-		if asked := p.askedNodes(); slices.ContainsFunc(asked, func(n string) bool { return slices.Contains(without, n) }) {
+		// Pods and the nodes' own processes are let through to every endpoint, as
+		// far as kube-proxy can tell them: for this client it may be no error.
+		dropped := p.nodesByLocalEndpoint(p.kindOfClient(), outside).without
+		switch asked := intersect(p.askedNodes(), dropped); {
+		case len(asked) > 0:
 			f.Severity = diagnosis.Error
-			f.Title = fmt.Sprintf("externalTrafficPolicy Local, and node %s, which was asked, has no ready endpoint", list(intersect(asked, without)))
+			f.Title = fmt.Sprintf("externalTrafficPolicy Local, and node %s, which was asked, has no ready endpoint", list(asked))
+		case n.none() && len(dropped) > 0:
+			f.Severity = diagnosis.Error
+			f.Title = fmt.Sprintf("externalTrafficPolicy Local, and no endpoint is on any of %s: all drop what comes from outside", count(n.all(), "node"))
 		}
 		p.Report(f)
 	},
@@ -51,16 +60,16 @@ var noLocalEndpointInternal = &Check{
 	Needs:   []snapshot.Resource{snapshot.EndpointSlices, snapshot.Nodes},
 	Applies: func(p *Pass) bool { return p.Service != nil && HasVIP(p.Service) && proxy.InternalLocal(p.Service) },
 	Run: func(p *Pass) {
-		serve, without := p.nodesByLocalEndpoint(proxy.PodClient, func(f proxy.Frontend) bool { return f.Kind == proxy.ClusterIP })
-		if len(serve) == 0 || len(without) == 0 {
+		n := p.nodesByLocalEndpoint(proxy.PodClient, func(f proxy.Frontend) bool { return f.Kind == proxy.ClusterIP })
+		if len(n.without) == 0 {
 			return
 		}
 		f := Finding{
 			Severity: diagnosis.Warning,
-			Title:    fmt.Sprintf("internalTrafficPolicy Local, and %d of %s without a ready endpoint: their pods reach nothing", len(without), count(len(serve)+len(without), "node")),
+			Title:    fmt.Sprintf("internalTrafficPolicy Local, and %d of %s without a ready endpoint: their pods reach nothing", len(n.without), count(n.all(), "node")),
 			Expected: "an endpoint on every node that has clients",
-			Found:    fmt.Sprintf("endpoints on %s; none on %s", list(serve), list(without)),
-			Evidence: []diagnosis.Evidence{p.serviceField(".spec.internalTrafficPolicy", "Local"), p.endpointNodes(serve)},
+			Found:    n.text(),
+			Evidence: []diagnosis.Evidence{p.serviceField(".spec.internalTrafficPolicy", "Local"), p.endpointNodes()},
 			Fixes: []Proposal{p.specFix("let clients reach every endpoint: internalTrafficPolicy Cluster", "internalTrafficPolicy",
 				corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
 				"this Service alone; its traffic may then leave the client's node",
@@ -69,51 +78,114 @@ var noLocalEndpointInternal = &Check{
 					svc.Spec.InternalTrafficPolicy = &cluster
 				})},
 		}
-		if n := p.clientNode(); n != "" {
-			if !slices.Contains(without, n) {
-				return // this client is served
-			}
+		client := p.clientNode()
+		switch asked := intersect(p.askedNodes(), n.without); {
+		case client != "" && !slices.Contains(n.without, client):
+			return // this client is served
+		case client != "":
 			f.Severity = diagnosis.Error
-			f.Title = fmt.Sprintf("internalTrafficPolicy Local, and no ready endpoint on the client's node %s", n)
-			f.Evidence = append(f.Evidence, p.clientEvidence(n))
+			f.Title = fmt.Sprintf("internalTrafficPolicy Local, and no ready endpoint on the client's node %s", client)
+			f.Evidence = append(f.Evidence, p.clientEvidence(client))
+		case len(asked) > 0:
+			f.Severity = diagnosis.Error
+			f.Title = fmt.Sprintf("internalTrafficPolicy Local, and node %s, which was asked, has no ready endpoint", list(asked))
+		case n.none():
+			f.Severity = diagnosis.Error
+			f.Title = fmt.Sprintf("internalTrafficPolicy Local, and no endpoint is on any of %s: all drop what their pods send", count(n.all(), "node"))
 		}
 		p.Report(f)
 	},
 }
 
+// localNodes are the nodes by what a Local policy leaves them.
+type localNodes struct {
+	// serve by ready endpoints, draining by terminating ones that still serve;
+	// without drop.
+	serve, draining, without []string
+}
+
+func (n localNodes) all() int { return len(n.serve) + len(n.draining) + len(n.without) }
+
+// none says whether no node serves at all.
+func (n localNodes) none() bool { return len(n.serve)+len(n.draining) == 0 }
+
+func (n localNodes) text() string {
+	var out []string
+	if len(n.serve) > 0 {
+		out = append(out, "endpoints on "+list(n.serve))
+	}
+	if len(n.draining) > 0 {
+		out = append(out, "terminating ones that still serve on "+list(n.draining))
+	}
+	return strings.Join(append(out, "none on "+list(n.without)), "; ")
+}
+
 // nodesByLocalEndpoint says which nodes forward a client's packet to every one
 // of the frontends, and which drop it at one at least.
-func (p *Pass) nodesByLocalEndpoint(client proxy.ClientKind, which func(proxy.Frontend) bool) (serve, without []string) {
+func (p *Pass) nodesByLocalEndpoint(client proxy.ClientKind, which func(proxy.Frontend) bool) localNodes {
+	var out localNodes
 	for i := range p.snap.Objects.Nodes {
 		n := &p.snap.Objects.Nodes[i]
-		node := proxy.Node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone]}
-		drops, forwards := false, false
+		node := p.proxyNodeOf(n)
+		drops, ready, draining := false, false, false
 		for _, f := range p.Frontends() {
 			if !which(f) {
 				continue
 			}
-			switch proxy.Expect(p.Service, p.Slices(), node, client, f).Action {
+			switch e := proxy.Expect(p.Service, p.Slices(), node, client, f); e.Action {
 			case proxy.Drop:
 				drops = true
 			case proxy.Forward:
-				forwards = true
+				ready = ready || e.Backends[0].Ready
+				draining = draining || !e.Backends[0].Ready
 			}
 		}
 		switch {
 		case drops:
-			without = append(without, n.Name)
-		case forwards:
-			serve = append(serve, n.Name)
+			out.without = append(out.without, n.Name)
+		case draining:
+			out.draining = append(out.draining, n.Name)
+		case ready:
+			out.serve = append(out.serve, n.Name)
 		}
 	}
-	return serve, without
+	return out
 }
 
-func (p *Pass) endpointNodes(serve []string) diagnosis.Evidence {
-	e := p.slicesEvidence("nodeName " + list(serve))
+// endpointNodes quotes the nodes that the endpoints name.
+func (p *Pass) endpointNodes() diagnosis.Evidence {
+	var names []string
+	for _, e := range p.Endpoints() {
+		name := e.Node
+		if name == "" {
+			name = "(none)"
+		}
+		if e.Ready || e.Serving && e.Terminating {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	e := p.slicesEvidence("nodeName " + list(slices.Compact(names)))
 	e.Command = kubectl("get", "endpointslices", "-n", p.Service.Namespace, "-l", "kubernetes.io/service-name="+p.Service.Name,
 		"-o", "jsonpath={.items[*].endpoints[*].nodeName}")
 	return e
+}
+
+// kindOfClient is what kube-proxy takes the client for; whoever is not named is
+// taken to come from outside.
+func (p *Pass) kindOfClient() proxy.ClientKind {
+	pod := p.clientPod()
+	switch {
+	case p.Client.Kind == OnNode, p.Target.Addr.IsLoopback(), pod != nil && pod.Spec.HostNetwork:
+		return proxy.NodeClient
+	case pod != nil, p.Client.Kind == OnePod:
+		return proxy.PodClient
+	case p.Client.Kind == FromAddress && p.nodeByAddress[p.Client.Addr] != nil:
+		return proxy.NodeClient
+	case p.Client.Kind == FromAddress && p.inPodRange(p.Client.Addr):
+		return proxy.PodClient
+	}
+	return proxy.ExternalClient
 }
 
 // healthPortNote: a load balancer's health check port is given up with the
@@ -126,12 +198,12 @@ func (p *Pass) healthPortNote() string {
 }
 
 // askedNodes are the nodes that the question is about: the one that the target
-// names, or those that --nodes gives for a client outside.
+// or --nodes names, or those of --nodes to which a client from outside is sent.
 func (p *Pass) askedNodes() []string {
 	if p.Target.Node != "" {
 		return []string{p.Target.Node}
 	}
-	if p.Client.Kind == FromExternal {
+	if p.Client.Kind == FromExternal || len(p.opts.Nodes) == 1 {
 		return p.opts.Nodes
 	}
 	return nil

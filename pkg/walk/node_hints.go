@@ -17,17 +17,25 @@ const sameNodeGate = "PreferSameTrafficDistribution"
 // proxyNodeOf is a Node as what kube-proxy expects hangs on it, where no state
 // of the node is at hand.
 func (w *world) proxyNodeOf(n *corev1.Node) proxy.Node {
-	return proxy.Node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], SameNodeHints: w.sameNodeHints(n)}
+	return proxy.Node{
+		Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], SameNodeHints: w.sameNodeHints(n),
+		DetectLocal: w.configured().detectLocal, MasqueradeAll: w.configured().masqueradeAll,
+	}
+}
+
+// configured is what kube-proxy's ConfigMap says, read once.
+func (w *world) configured() *proxySeen {
+	if w.proxyConf == nil {
+		w.proxyConf = &proxySeen{}
+		w.readProxyConfig(w.proxyConf)
+	}
+	return w.proxyConf
 }
 
 // sameNodeHints says whether the kube-proxy of a node heeds hints for nodes: by
 // its feature gate, or else by its version, or the kubelet's beside it.
 func (w *world) sameNodeHints(n *corev1.Node) proxy.Setting {
-	if w.proxyConf == nil {
-		w.proxyConf = &proxySeen{}
-		w.readProxyConfig(w.proxyConf)
-	}
-	if on, set := w.proxyConf.gates[sameNodeGate]; set && on {
+	if on, set := w.configured().gates[sameNodeGate]; set && on {
 		return proxy.SettingOn
 	} else if set {
 		return proxy.SettingOff

@@ -29,7 +29,7 @@ type world struct {
 	nodeByName      map[string]*corev1.Node
 	nodeByAddress   map[netip.Addr]*corev1.Node
 	views           map[string]*nodeView
-	proxyConf       *proxySeen        // see sameNodeHints
+	proxyConf       *proxySeen        // see configured
 	evaluator       *netpol.Evaluator // see policies
 	kinds           *policyKinds      // see policyKinds
 	egressByNS      map[string]bool   // see isolatesEgress
