@@ -152,5 +152,8 @@ func (a *app) walkOnce(ctx context.Context, f *walkFlags, run *run) (*diagnosis.
 	if o.Nodes, err = f.pickNodes(s); err != nil {
 		return nil, err
 	}
+	if err := f.auditOptions(s, &o); err != nil {
+		return nil, err
+	}
 	return walk.Walk(s, o), nil
 }

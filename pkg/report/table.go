@@ -15,6 +15,9 @@ import (
 // Wide writes a table of all Services, the broken ones first, as wide as it
 // needs to be.
 func Wide(w io.Writer, r *diagnosis.Report, o Options) error {
+	if r.Audit {
+		return auditWide(w, r, o)
+	}
 	headings := []string{"VERDICT", "NAMESPACE", "SERVICE", "TYPE", "FRONTENDS", "SELECTOR", "ENDPOINTS", "NODE", "POLICY", "DIAGNOSES", "CLIENTS"}
 	if o.NoHeaders {
 		headings = nil

@@ -16,10 +16,12 @@ import (
 // broken ones in full below it.
 func Text(w io.Writer, r *diagnosis.Report, o Options) error {
 	p := newPrinter(w, o)
-	switch len(r.Services) {
-	case 0:
+	switch {
+	case len(r.Services) == 0:
 		p.line("nothing walked: no Service was found")
-	case 1:
+	case r.Audit:
+		p.auditText(r)
+	case len(r.Services) == 1:
 		p.service(&r.Services[0])
 	default:
 		p.overview(r)

@@ -25,7 +25,12 @@ func (p *printer) notExamined(r *diagnosis.Report) {
 	if len(gs) > 0 {
 		p.line()
 	}
-	for _, g := range gs {
+	const most = 20
+	for i, g := range gs {
+		if r.Audit && i == most {
+			p.line(fmt.Sprintf("not examined: %d things more (-o json lists them)", len(gs)-most))
+			break
+		}
 		text := Escape(g.What)
 		if g.Why != "" {
 			text += ": " + Escape(g.Why)

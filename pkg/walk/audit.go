@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -57,11 +58,13 @@ var (
 	nodeStandIn6 = netip.MustParseAddr("2001:db8:fffe::1")
 )
 
-// audits says whether the walk is an audit of rules alone: every Service is
-// asked for, and not one object was read or could have been.
-func (w *world) audits() bool {
-	return w.opts.All && len(w.snap.Nodes) > 0 && len(w.snap.Reads) == 0 && w.opts.Selector == nil
-}
+// RulesAlone says whether nodes' states are all that the snapshot has: not one
+// object was read, or could have been. All Services are then those that the
+// nodes' rules name; Options.Selector is not heeded, and Options.Namespaces by
+// the names that are noted beside the rules.
+func RulesAlone(s *snapshot.Snapshot) bool { return len(s.Nodes) > 0 && len(s.Reads) == 0 }
+
+func (w *world) audits() bool { return w.opts.All && RulesAlone(w.snap) }
 
 // audit gives the Services in order: those that the rules name, then what has
 // no name.
@@ -70,9 +73,25 @@ func (w *world) audit() []diagnosis.Service {
 	a.lack = missingResource(w.snap.Reads.Of(snapshot.Services, ""), " -A")
 	lacking := a.readViews()
 	a.group()
+	if len(a.groups) == 0 && len(lacking) == 0 && len(a.views) > 0 {
+		m := diagnosis.Missing{What: "the VIPs that were asked about", Why: "no rule names one" + a.filter(), Supply: "vipwalk -A --node-state FILE   (every VIP that the rules name)"}
+		lacking = append(lacking, a.lacking(a.views[0].nodeView, m))
+	}
 	out := make([]diagnosis.Service, len(a.groups))
 	a.each(func(i int) { out[i] = a.pass(&a.groups[i]).auditReport() })
 	return append(out, lacking...)
+}
+
+// filter says by what frontends were left out.
+func (a *audit) filter() string {
+	text := ""
+	if len(a.opts.Namespaces) > 0 {
+		text += " in namespace " + strings.Join(a.opts.Namespaces, ", ")
+	}
+	if a.opts.Port != "" {
+		text += " with port " + a.opts.Port
+	}
+	return text
 }
 
 // each calls do for every group, on all processors; the groups share nothing
@@ -133,6 +152,9 @@ func (v *auditView) empty() diagnosis.Missing {
 	m := diagnosis.Missing{What: "the VIPs of " + v.label(), Why: "no rule of kube-proxy's is in the input", Supply: v.supply()}
 	if v.found.chains > 0 {
 		m.Why = "kube-proxy's chains are there, and no rule in them names a VIP"
+	}
+	if n := len(v.found.portless); n > 0 {
+		m.Why = fmt.Sprintf("%s of an address without a port, from line %d on, and no others: the tool that printed them may be older than the one that wrote them", count(n, "rule"), v.found.portless[0].Line)
 	}
 	if v.partial() {
 		m.Why += "; the input is not whole"

@@ -234,6 +234,18 @@ func (p *Pass) noteAudit(v *auditView) {
 			}
 		}
 	}
+	if n := p.audit.unnamed; n > 0 {
+		p.Note(diagnosis.LayerNode, diagnosis.Missing{
+			What: count(n, "VIP") + " without a name", Why: "nothing is noted beside the rules, so whether they are in namespace " + strings.Join(p.opts.Namespaces, ", ") + " is not known",
+			Supply: "vipwalk -A --node-state FILE   (every VIP that the rules name)",
+		})
+	}
+	if n := len(v.found.portless); n > 0 {
+		p.Note(diagnosis.LayerNode, diagnosis.Missing{
+			What: count(n, "rule") + " of " + v.label() + " for an address without a port", Why: fmt.Sprintf("line %d is the first; the tool that printed it may be older than the one that wrote it", v.found.portless[0].Line),
+			Supply: "look at the rule: " + v.found.portless[0].Text,
+		})
+	}
 	if !v.host.AddressesRead() {
 		p.Note(diagnosis.LayerNode, diagnosis.Missing{
 			What: "the addresses of " + v.label(), Why: "`ip addr` is not in the input: no VIP and no pod's address is taken for the node's own",

@@ -38,6 +38,9 @@ func (pr *probe) summary() string {
 	if len(backends) > 0 {
 		parts = append(parts, backendsText(backends))
 	}
+	if len(pr.unfiltered) > 0 {
+		parts = append(parts, "table filter not read")
+	}
 	return strings.Join(parts, ", ")
 }
 
