@@ -221,25 +221,31 @@ func (p *Pass) reportLostMatch() {
 		}) {
 			continue // said with the packet that meets it
 		}
-		jump, drop, ok := v.lostMatch()
-		if !ok {
+		jumps, drop := v.lostMatch()
+		if len(jumps) == 0 {
 			continue
 		}
 		wall := v.wallOf(netfilter.Outcome{Steps: []netfilter.Step{drop}})
+		var does []string
+		var evidence []diagnosis.Evidence
+		for _, j := range jumps {
+			does = append(does, map[string]string{"INPUT": "receives", "OUTPUT": "sends"}[j.Chain])
+			evidence = append(evidence, ruleEvidence(v, j))
+		}
 		p.Report(Finding{
 			Subject:  p.onNode(v),
-			Title:    fmt.Sprintf("%s drops all that it %s itself, in KUBE-FIREWALL%s: %s", v.label(), map[string]string{"INPUT": "receives", "OUTPUT": "sends"}[jump.Chain], atLine(drop), wall.title),
+			Title:    fmt.Sprintf("%s drops all that it %s itself, in KUBE-FIREWALL%s: %s", v.label(), strings.Join(slices.Compact(does), " and "), atLine(drop), wall.title),
 			Expected: "KUBE-FIREWALL to drop marked packets alone",
 			Found:    drop.Text + "; " + wall.says,
-			Evidence: []diagnosis.Evidence{ruleEvidence(v, jump), ruleEvidence(v, drop)},
+			Evidence: append(evidence, ruleEvidence(v, drop)),
 			Fixes:    []Proposal{p.matchVersions(v)},
 		})
 	}
 }
 
-// lostMatch finds a rule of KUBE-FIREWALL that drops everything, and the rule
-// of INPUT or OUTPUT that leads there without a condition.
-func (v *nodeView) lostMatch() (jump, drop netfilter.Step, ok bool) {
+// lostMatch finds a rule of KUBE-FIREWALL that drops everything, and the rules
+// of INPUT and OUTPUT that lead there without a condition.
+func (v *nodeView) lostMatch() (jumps []netfilter.Step, drop netfilter.Step) {
 	for _, c := range v.rules.Chains("filter", "KUBE-FIREWALL") {
 		step := func(chain string, r netfilter.Rule) netfilter.Step {
 			return netfilter.Step{Source: c.Source, Table: c.Table, Chain: chain, Line: r.Line, Text: r.Text}
@@ -252,19 +258,19 @@ func (v *nodeView) lostMatch() (jump, drop netfilter.Step, ok bool) {
 				continue
 			}
 			for _, name := range []string{"INPUT", "OUTPUT"} {
-				base, found := same.Chain("filter", name)
-				if !found {
-					continue
-				}
+				base, _ := same.Chain("filter", name)
 				for _, j := range base.JumpsTo(c.Name) {
 					if j.Unconditional {
-						return step(name, j), step(c.Name, r), true
+						jumps = append(jumps, step(name, j))
 					}
 				}
 			}
+			if len(jumps) > 0 {
+				return jumps, step(c.Name, r)
+			}
 		}
 	}
-	return jump, drop, false
+	return nil, netfilter.Step{}
 }
 
 // matchVersions is the mend for rules that one iptables wrote and another read.

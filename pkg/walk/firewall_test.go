@@ -83,7 +83,7 @@ func TestFirewallChainDrops(t *testing.T) {
 		{name: "KUBE-FIREWALL has lost its match", change: []change{rules(martian, martian+"-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" -j DROP\n")}, roots: []string{"VIP311 error"}, status: fail,
 			says: []string{"the rule has lost its match, and drops everything", "kubernetes#112477", "for node worker-1", "iptables --version"}},
 		{name: "KUBE-FIREWALL has lost its match, and the client is a pod", change: []change{rules(martian, martian+"-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" -j DROP\n"), noNodePort}, opts: calledFrom("client"), roots: []string{"VIP311 error"}, status: fail,
-			says: []string{"worker-1 drops all that it receives itself, in KUBE-FIREWALL", "-A INPUT -j KUBE-FIREWALL"}},
+			says: []string{"worker-1 drops all that it receives and sends itself, in KUBE-FIREWALL", "-A INPUT -j KUBE-FIREWALL"}},
 		{name: "not VIP311: KUBE-FIREWALL drops what is marked", change: []change{rules(martian, markedDrop+martian)}},
 		{name: "something sets the mark to drop", change: []change{rules(martian, markedDrop+martian), inNAT(webOut, "-A OUTPUT -p tcp -m tcp --dport 80 -j MARK --set-xmark 0x8000/0x8000\n"+webOut)}, roots: []string{"VIP311 error"}, status: fail,
 			says: []string{"it carries the mark to drop", "--dport 80 -j MARK --set-xmark 0x8000/0x8000", "its mark is 0xc000"}},

@@ -286,3 +286,35 @@ func TestRewrites(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignHostile: whatever a rule says in its comment, the commands that are
+// printed to be pasted run nothing of it.
+func TestForeignHostile(t *testing.T) {
+	const evil = "x';$(reboot)`reboot`&;"
+	dnat := "-A PREROUTING -d 10.96.0.50/32 -p tcp -m comment --comment \"" + evil + "\" -m tcp --dport 80 -j DNAT --to-destination 192.0.2.10:80\n"
+	chain := "-A PREROUTING -p tcp -j $(reboot)\n-A $(reboot) -p tcp -m tcp --dport 30080 -j DNAT --to-destination 192.0.2.10:80\n"
+	for name, lines := range map[string]string{"comment": dnat, "chain": chain} {
+		t.Run(name, func(t *testing.T) {
+			s := nodeFixture()
+			before(lines)(s)
+			svc := Walk(s, Options{Targets: []Target{{Namespace: "shop", Name: "web"}}}).Services[0]
+			if got := nodeRoots(svc); got != "VIP308" {
+				t.Fatalf("got %q\n%s", got, describe(svc))
+			}
+			for _, d := range svc.Diagnoses {
+				var commands []string
+				for _, e := range d.Evidence {
+					commands = append(commands, e.Command)
+				}
+				for _, f := range d.Fixes {
+					commands = append(append(append(commands, f.Commands...), f.Undo...), f.Verify...)
+				}
+				for _, c := range commands {
+					if bare := outsideQuotes(c); strings.ContainsAny(bare, "$`;&") {
+						t.Errorf("the shell would run a part of %s", c)
+					}
+				}
+			}
+		})
+	}
+}

@@ -160,14 +160,18 @@ func (c contest) text(a, b *dataplane) string {
 const orderUnknown = "which of the two the kernel asks first is the order in which they were loaded, which no dump tells"
 
 // way quotes the rules that do harm: those of the one that is wrong alone, or,
-// without objects, of both.
+// without objects, of both; by what the other would not do.
 func (c contest) way(p *Pass) []diagnosis.Evidence {
 	var out []diagnosis.Evidence
-	for _, pr := range []*probe{c.first, c.second} {
+	for _, side := range [][2]*probe{{c.first, c.second}, {c.second, c.first}} {
+		pr, other := side[0], side[1]
 		if p.Service != nil && !pr.bad() || len(pr.outcomes) == 0 {
 			continue
 		}
-		for _, e := range wayEvidence(pr.view, pr.outcomes[0]) {
+		at := slices.IndexFunc(pr.outcomes, func(o netfilter.Outcome) bool {
+			return !slices.ContainsFunc(other.outcomes, func(x netfilter.Outcome) bool { return x.To == o.To && x.Verdict == o.Verdict })
+		})
+		for _, e := range wayEvidence(pr.view, pr.outcomes[max(at, 0)]) {
 			if !slices.Contains(out, e) {
 				out = append(out, e)
 			}

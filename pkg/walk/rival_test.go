@@ -63,6 +63,12 @@ func TestTwoIptablesBackends(t *testing.T) {
 			s.Nodes[0].Texts = append(s.Nodes[0].Texts, text(snapshot.IptablesLegacySave, "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:DOCKER - [0:0]\n-A FORWARD -o docker0 -j DOCKER\nCOMMIT\n"))
 		}}, roots: []string{"VIP310 error"}, status: fail},
 		{name: "not VIP312: one backend"},
+		{name: "iptables-nft's rules as nft shows them, and legacy's", change: []change{func(s *snapshot.Snapshot) {
+			setText(s, snapshot.IptablesSave, func(c string) string {
+				return strings.Replace(c, "iptables-nft-save v1.8.9 (nf_tables)", "iptables-save v1.8.9 (legacy)", 1)
+			})
+			s.Nodes[0].Texts = append(s.Nodes[0].Texts, text(snapshot.NftRuleset, nftView))
+		}}, opts: calledFrom("client"), roots: []string{"VIP312 error"}, folded: nil, status: fail, says: append(both, "10.244.2.99:8080", "sudo iptables-nft-save -t nat")},
 		{name: "legacy tables are there and were not read", change: []change{rules(warnAfter, warnAfter+legacyWarn)}, status: unknown, missing: "iptables-legacy-save -c"},
 		{name: "the kubelet's hint names its backend", change: []change{legacyToo(), rules(hinted, ":KUBE-IPTABLES-HINT - [0:0]\n"+hinted)}, roots: []string{"VIP312 warning"}, status: warn,
 			says: []string{"the kubelet writes to iptables-nft", ":KUBE-IPTABLES-HINT (0 rules)"}},
@@ -107,6 +113,32 @@ COMMIT
 -A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
 -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE
 COMMIT
+`
+
+// nftView is iptables-nft's part of a node, listed by an nft that can print it.
+const nftView = `table ip nat {
+	chain KUBE-SEP-ONE {
+		meta l4proto tcp counter packets 0 bytes 0 dnat to 10.244.2.99:8080
+	}
+
+	chain KUBE-SVC-WEB {
+		counter packets 0 bytes 0 jump KUBE-SEP-ONE
+	}
+
+	chain KUBE-SERVICES {
+		ip daddr 10.96.0.50 tcp dport 80 counter packets 0 bytes 0 jump KUBE-SVC-WEB
+	}
+
+	chain PREROUTING {
+		type nat hook prerouting priority dstnat; policy accept;
+		counter packets 0 bytes 0 jump KUBE-SERVICES
+	}
+
+	chain OUTPUT {
+		type nat hook output priority -100; policy accept;
+		counter packets 0 bytes 0 jump KUBE-SERVICES
+	}
+}
 `
 
 // TestTwoBackendsAlone: rules of both, and no objects.

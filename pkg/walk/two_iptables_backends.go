@@ -101,7 +101,11 @@ func (v *nodeView) backend(name string, fam netfilter.Family, is func(netfilter.
 	for _, table := range []string{"nat", "filter"} {
 		for _, c := range rules.Chains(table, "KUBE-SERVICES") {
 			if hasServices(c) && len(evidence) == 0 {
-				evidence = append(evidence, chainEvidence(v, c))
+				e := chainEvidence(v, c)
+				// The text may be of both: the tool goes by the backend.
+				tool := strings.Replace(name, "iptables", map[bool]string{true: "ip6tables", false: "iptables"}[fam == netfilter.IPv6], 1)
+				e.Command = v.onNodeCommand(fmt.Sprintf("sudo %s-save -t %s | grep -e '-A KUBE-SERVICES ' -e ':KUBE-SERVICES '", tool, table))
+				evidence = append(evidence, e)
 			}
 		}
 	}
