@@ -53,6 +53,16 @@ func (p *Pass) judgeHealthPort(v *nodeView, n int32, outcomes []netfilter.Outcom
 		if o.Verdict != netfilter.Drop && o.Verdict != netfilter.Reject {
 			continue
 		}
+		if !forAnySource(lastStep(o).Text, n) {
+			// A firewall may well let in the addresses that the load balancer asks
+			// from, and these are not known.
+			p.Note(diagnosis.LayerNode, diagnosis.Missing{
+				What:   fmt.Sprintf("whether the load balancer's health check reaches port %d of %s", n, v.label()),
+				Why:    "a firewall of the node turns away what comes to it from " + outside4.String() + ", and where the load balancer asks from is not known",
+				Supply: showChain(v, lastStep(o)),
+			})
+			return
+		}
 		p.Report(Finding{
 			Subject:  p.onNode(v),
 			Title:    fmt.Sprintf("%s turns away the load balancer's health check at port %d", v.label(), n),
@@ -68,7 +78,7 @@ func (p *Pass) judgeHealthPort(v *nodeView, n int32, outcomes []netfilter.Outcom
 		return // other modes, and kube-proxy before 1.21, have no rule for it
 	}
 	for r := range chain.Rules() {
-		if strings.Contains(r.Text+" ", fmt.Sprintf("dport %d ", n)) || strings.Contains(r.Text+" ", fmt.Sprintf("dpt:%d ", n)) {
+		if namesPort(r.Text, n) {
 			return
 		}
 	}
@@ -84,6 +94,16 @@ func (p *Pass) judgeHealthPort(v *nodeView, n int32, outcomes []netfilter.Outcom
 		}, field},
 		Fixes: []Proposal{p.restartProxy(v)},
 	})
+}
+
+// namesPort says whether a rule is for the port, as any of the tools prints it.
+func namesPort(text string, n int32) bool {
+	return strings.Contains(text+" ", fmt.Sprintf("dport %d ", n)) || strings.Contains(text+" ", fmt.Sprintf("dpt:%d ", n))
+}
+
+// forAnySource says whether a rule is for the port, whoever asks.
+func forAnySource(text string, n int32) bool {
+	return namesPort(text, n) && !strings.Contains(text, " -s ") && !strings.Contains(text, "saddr ") && !strings.Contains(text, "src-range")
 }
 
 func outcomesOf(all []netfilter.Outcome, verdict netfilter.Verdict) []netfilter.Outcome {
