@@ -12,6 +12,7 @@ import (
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -39,7 +40,8 @@ type auditView struct {
 	nodePortAt [2]netip.Addr
 	standIn    [2]bool
 	// node is the source of the node's own packets, by family.
-	node [2]netip.Addr
+	node     [2]netip.Addr
+	ownKnown [2]bool
 	// pod is an address that stands for any pod, by family.
 	pod [2]netip.Addr
 }
@@ -213,6 +215,14 @@ func (a *audit) group() {
 	}
 	a.groups = slices.DeleteFunc(a.groups, func(g auditGroup) bool { return len(g.frontends) == 0 })
 	slices.SortFunc(a.groups, func(x, y auditGroup) int { return compareFrontends(&x.frontends[0], &y.frontends[0]) })
+	var had [2]bool
+	for i := range a.groups {
+		for j := range a.groups[i].frontends {
+			if f := &a.groups[i].frontends[j]; f.Kind == proxy.ClusterIP && !had[index(f.V6)] {
+				f.first, had[index(f.V6)] = true, true
+			}
+		}
+	}
 }
 
 func groupName(f *ruleFrontend) string {

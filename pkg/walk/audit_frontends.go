@@ -23,6 +23,8 @@ type ruleFrontend struct {
 	hash string
 	// sure: the kind is told by the rules, not taken for want of better.
 	sure bool
+	// first of the cluster IPs of its family, in the order of the report.
+	first bool
 }
 
 // frontendKey is what tells frontends apart.

@@ -34,7 +34,7 @@ func (v *auditView) prepare() {
 		v.nodePortAt[i], v.standIn[i] = v.nodePortAddress(v6)
 		v.node[i] = v.nodePortAt[i]
 		if own := v.ownAddresses(v6); len(own) > 0 {
-			v.node[i] = own[0]
+			v.node[i], v.ownKnown[i] = own[0], true
 		}
 	}
 	v.host.Fallback = v.local
@@ -207,7 +207,7 @@ func (p *Pass) auditProbes() {
 		p.node.views = append(p.node.views, v.nodeView)
 		p.noteAudit(v)
 		for i := range p.auditOf.frontends {
-			p.auditFrontend(v, p.auditOf.frontends[i].Frontend)
+			p.auditFrontend(v, &p.auditOf.frontends[i])
 		}
 	}
 	p.paths = make([]diagnosis.Path, 0, len(p.node.probes))
@@ -248,18 +248,19 @@ func (p *Pass) noteAudit(v *auditView) {
 	}
 	if !v.host.AddressesRead() {
 		p.Note(diagnosis.LayerNode, diagnosis.Missing{
-			What: "the addresses of " + v.label(), Why: "`ip addr` is not in the input: no VIP and no pod's address is taken for the node's own",
+			What: "the addresses of " + v.label(), Why: "`ip addr` is not in the input: no VIP and no pod's address is taken for the node's own, and its own packets are walked to one VIP alone",
 			Supply: v.supply(),
 		})
 	}
 }
 
-func (p *Pass) auditFrontend(v *auditView, f proxy.Frontend) {
+func (p *Pass) auditFrontend(v *auditView, rf *ruleFrontend) {
+	f := rf.Frontend
 	dst := netip.AddrPortFrom(f.IP, uint16(f.Port))
 	if f.Kind == proxy.NodePort {
 		dst = netip.AddrPortFrom(v.nodePortAt[index(f.V6)], uint16(f.Port))
 	}
-	for _, c := range p.auditCallers(v, f, dst) {
+	for _, c := range p.auditCallers(v, rf, dst) {
 		pr := p.walkPacket(v.nodeView, f, dst, c)
 		if c.kind == proxy.PodClient && c.addr == v.pod[index(f.V6)] && pr.reaches(c.addr) {
 			c.addr = pr.another(c.addr)
@@ -272,10 +273,12 @@ func (p *Pass) auditFrontend(v *auditView, f proxy.Frontend) {
 
 // auditCallers are the clients of a frontend: for a cluster IP a pod and the
 // node itself, for an outside address a client from outside; for a node port at
-// a loopback address the node alone.
-func (p *Pass) auditCallers(v *auditView, f proxy.Frontend, dst netip.AddrPort) []caller {
+// a loopback address the node alone. Where the node's own address is not known
+// a stand-in is walked to the first cluster IP of the family only: it shows
+// whether the node's own packets come to kube-proxy's rules at all.
+func (p *Pass) auditCallers(v *auditView, f *ruleFrontend, dst netip.AddrPort) []caller {
 	if p.Client.Kind != AnyPod {
-		return p.callers(v.nodeView, f, dst)
+		return p.callers(v.nodeView, f.Frontend, dst)
 	}
 	if dst.Addr().IsLoopback() {
 		return []caller{{proxy.NodeClient, strings.TrimSpace("node " + v.name), dst.Addr()}}
@@ -283,10 +286,12 @@ func (p *Pass) auditCallers(v *auditView, f proxy.Frontend, dst netip.AddrPort) 
 	if f.Kind != proxy.ClusterIP {
 		return []caller{{proxy.ExternalClient, "external", outside(f.V6)}}
 	}
-	return []caller{
-		{proxy.PodClient, p.Client.String(), v.pod[index(f.V6)]},
-		{proxy.NodeClient, strings.TrimSpace("node " + v.name), v.node[index(f.V6)]},
+	i := index(f.V6)
+	out := []caller{{proxy.PodClient, p.Client.String(), v.pod[i]}}
+	if v.ownKnown[i] || f.first {
+		out = append(out, caller{proxy.NodeClient, strings.TrimSpace("node " + v.name), v.node[i]})
 	}
+	return out
 }
 
 // reaches says whether the packet may be sent to the address.

@@ -121,7 +121,7 @@ func undecidedWhy(o netfilter.Outcome) string {
 		return "not every rule could be decided"
 	}
 	u := o.Unknowns[0]
-	if u.Chain != "" && !strings.Contains(u.Why, u.Chain) {
+	if u.Chain != "" && !strings.Contains(u.Why, u.Chain) && !strings.HasPrefix(u.Why, "chain ") {
 		return u.Chain + ": " + u.Why
 	}
 	return u.Why
