@@ -116,7 +116,24 @@ func (c *Cluster) makeFabric() (err error) {
 	if c.external, err = newNetspace("external"); err != nil {
 		return err
 	}
-	return c.fabric.plug("nodes0", "external", c.external, externalAddress+"/24", fabricAddress)
+	if err := c.fabric.plug("nodes0", "external", c.external, externalAddress+"/24", fabricAddress); err != nil {
+		return err
+	}
+	// A node that does not know an address sends the packet on to the fabric, and
+	// tells the sender to do so itself from then on; the next fault would be
+	// measured past the node.
+	for _, device := range []string{"all", "eth0"} {
+		if err := c.external.sysctl("ipv4/conf/"+device+"/accept_redirects", "0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RouteExternal leads what the host outside of the cluster sends to addresses
+// (a CIDR) to a node, as a load balancer or a router before the nodes would.
+func (c *Cluster) RouteExternal(addresses string, to *Node) error {
+	return c.external.route(addresses, to.Address)
 }
 
 const externalAddress = "172.31.250.200"

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -111,6 +112,48 @@ func (c *Cluster) addProxyObjects(ctx context.Context) error {
 // StartProxy starts the node's kube-proxy, after KillProxy, and returns when it
 // has written its rules.
 func (n *Node) StartProxy(ctx context.Context) error {
+	return n.startProxy(ctx, os.Getenv("PATH"))
+}
+
+// SwitchProxy ends the node's kube-proxy without a chance to tidy up, starts it
+// again in a mode, and returns when it has written its rules. As everywhere,
+// what the new one finds of another mode it removes, with the programs that it
+// has: links names those, by the names that it calls them by
+// ("iptables": "iptables-legacy"), and a container image without a program is
+// one that links does not name. Nil links leave it all that the machine has.
+func (n *Node) SwitchProxy(ctx context.Context, mode string, links map[string]string) error {
+	path, err := n.programs(links)
+	if err != nil {
+		return fmt.Errorf("switching kube-proxy of %s: %w", n.Name, err)
+	}
+	if err := n.KillProxy(); err != nil {
+		return fmt.Errorf("switching kube-proxy of %s: %w", n.Name, err)
+	}
+	n.Mode = mode
+	return n.startProxy(ctx, path)
+}
+
+// programs makes a PATH of links to programs.
+func (n *Node) programs(links map[string]string) (path string, err error) {
+	if links == nil {
+		return os.Getenv("PATH"), nil
+	}
+	if path, err = os.MkdirTemp(n.cluster.dir, "programs-"); err != nil {
+		return "", err
+	}
+	for name, program := range links {
+		target, err := exec.LookPath(program)
+		if err != nil {
+			return "", err
+		}
+		if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
+			return "", err
+		}
+	}
+	return path, nil
+}
+
+func (n *Node) startProxy(ctx context.Context, path string) error {
 	c := n.cluster
 	kubeconfig := c.file("kube-proxy.kubeconfig")
 	if err := c.credentials.writeKubeconfig(kubeconfig, c.InnerServer(), proxyUser); err != nil {
@@ -122,6 +165,7 @@ func (n *Node) StartProxy(ctx context.Context) error {
 	}
 	cmd := n.Command(context.Background(), c.Binaries.path("kube-proxy"), "--config", config, "--hostname-override", n.Name)
 	cmd.Cancel = nil
+	cmd.Env = append(os.Environ(), "PATH="+path)
 	p, err := c.starter.start(n.space, "kube-proxy-"+n.Name, c.dir, cmd)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // refused is what traffic to orders does when no endpoint is left.
-var refused = []Probe{{Pod1, VIP, "refused"}, {Pod2, VIP, "refused"}, {Node1, VIP, "refused"}}
+var refused = []Probe{probe(Pod1, VIP, "refused"), probe(Pod2, VIP, "refused"), probe(Node1, VIP, "refused")}
 
 // objectFaults are those that a look at the API's objects explains.
 func objectFaults() []Incident {
@@ -67,7 +67,7 @@ func objectFaults() []Incident {
 		{
 			Name: "local-policy", Fault: "externalTrafficPolicy Local, asked on a node that has no pod", Code: "VIP119",
 			Target:  []string{fmt.Sprintf("worker-2:%d", nodePort)},
-			Traffic: []Probe{{External, NodePort2, "no answer"}, {External, NodePort1, "answered"}},
+			Traffic: []Probe{probe(External, NodePort2, "no answer"), probe(External, NodePort1, "answered")},
 			Break:   createLocal, Heal: deleteLocal,
 		},
 	}

@@ -27,12 +27,16 @@ var ordersLabels = map[string]string{"app": "orders"}
 
 // Scene is a cluster of two workers in one proxy mode with a Service orders in
 // the namespace production, two backends, and a pod on each worker that may
-// call it.
+// call it. A second Service, orders-public, gives the same backends a node port
+// and a load balancer's address.
 type Scene struct {
+	Mode             string
 	Cluster          *cluster.Cluster
 	Worker1, Worker2 *cluster.Node
 
-	clients map[From]cluster.Client
+	clients   map[From]cluster.Client
+	bystander string // IP:port of a server on worker-2 that is no backend of orders
+	before    string // worker-1's rules in iptables mode, from early on; see staleRules
 }
 
 // NewScene starts a cluster in iptables mode and sets the scene. The caller stops the cluster.
@@ -46,8 +50,12 @@ func NewSceneIn(ctx context.Context, o cluster.Options, mode string) (*Scene, er
 	if err != nil {
 		return nil, err
 	}
-	s := &Scene{Cluster: c, clients: map[From]cluster.Client{}}
-	if err := s.set(ctx, mode); err != nil {
+	s := &Scene{Mode: mode, Cluster: c, clients: map[From]cluster.Client{}}
+	err = s.set(ctx, mode)
+	if err == nil && mode == iptablesMode {
+		err = s.keepRules(ctx)
+	}
+	if err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("setting the scene: %w", err)
 	}
@@ -78,6 +86,9 @@ func (s *Scene) set(ctx context.Context, mode string) (err error) {
 	}
 	if _, err := s.Cluster.Client.CoreV1().Services(production).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating service orders: %w", err)
+	}
+	if err := s.createPublic(ctx); err != nil {
+		return err
 	}
 	for _, d := range []struct{ namespace, name string }{{production, "orders"}, {clients, "shell"}} {
 		if err := s.deploy(ctx, d.namespace, deployment(d.name, replicas)); err != nil {
@@ -127,6 +138,9 @@ func (s *Scene) findClients(ctx context.Context) error {
 			return err
 		}
 		s.clients[From("pod on "+pods[i].Spec.NodeName)] = client
+		if pods[i].Spec.NodeName == s.Worker2.Name {
+			s.bystander = net.JoinHostPort(pods[i].Status.PodIP, "8080")
+		}
 	}
 	return s.waitHealthy(ctx)
 }
@@ -144,7 +158,7 @@ func (s *Scene) waitHealthy(ctx context.Context) error {
 	}
 	for _, from := range []From{Pod1, Pod2, Node1, Node2} {
 		err := cluster.Until(ctx, string(from)+" is answered", func(ctx context.Context) (string, error) {
-			if got := s.connect(ctx, from, VIP); got != "answered" {
+			if got := s.Measure(ctx, probe(from, VIP, "answered")); got != "answered" {
 				return "the VIP: " + got, nil
 			}
 			return "", nil
@@ -173,20 +187,20 @@ func (s *Scene) waitEndpoints(ctx context.Context, service string, pods []corev1
 	return s.Cluster.Settle(ctx)
 }
 
-// Measure makes the connections of a probe and says how they ended, in the
-// words of cluster.Tally.
-func (s *Scene) Measure(ctx context.Context, p Probe) string { return s.connect(ctx, p.From, p.To) }
-
-func (s *Scene) connect(ctx context.Context, from From, to To) string {
-	return cluster.Tally(s.Cluster.Connect(ctx, s.clients[from], s.address(to), tries))
-}
-
 func (s *Scene) address(to To) string {
 	switch to {
 	case NodePort1:
 		return net.JoinHostPort(s.Worker1.Address, strconv.Itoa(nodePort))
 	case NodePort2:
 		return net.JoinHostPort(s.Worker2.Address, strconv.Itoa(nodePort))
+	case PublicNodePort1:
+		return net.JoinHostPort(s.Worker1.Address, strconv.Itoa(publicNodePort))
+	case PublicNodePort2:
+		return net.JoinHostPort(s.Worker2.Address, strconv.Itoa(publicNodePort))
+	case PublicVIP:
+		return net.JoinHostPort(publicVIP, "80")
+	case LoadBalancer1:
+		return net.JoinHostPort(loadBalancerIP, "80")
 	}
 	return net.JoinHostPort(ordersVIP, "80")
 }

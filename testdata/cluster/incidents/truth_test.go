@@ -26,32 +26,8 @@ const root = "../../.."
 // TestTruth makes every incident on one cluster, measures what real
 // connections do, and holds vipwalk's verdict to it.
 func TestTruth(t *testing.T) {
-	if why := cluster.Missing(); why != "" {
-		t.Skip(why)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute) // the first run builds the control plane
-	defer cancel()
-	scene, err := incidents.NewScene(ctx, cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := scene.Cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if !*traffic {
-		if _, err := scene.Cluster.Vipwalk(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := scene.Cluster.GrantReader(ctx, *rbac); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var rows []string
-	for _, i := range incidents.All() {
-		t.Run(i.Name, func(t *testing.T) { rows = append(rows, runIncident(ctx, t, scene, i)) })
-	}
+	ctx, scene := newScene(t, "iptables")
+	rows := runAll(ctx, t, scene, incidents.All(), "truth.md")
 	if *traffic {
 		return
 	}
@@ -62,34 +38,72 @@ func TestTruth(t *testing.T) {
 
 // TestTruthNftables does the same with the nodes in nftables mode.
 func TestTruthNftables(t *testing.T) {
-	if why := cluster.Missing(); why != "" {
-		t.Skip(why)
-	}
+	ctx, scene := newScene(t, "nftables")
+	rows := runAll(ctx, t, scene, incidents.Nftables(), "truth-nftables.md")
 	if *traffic {
 		return
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
-	defer cancel()
-	scene, err := incidents.NewSceneIn(ctx, cluster.Options{}, "nftables")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := scene.Cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := scene.Cluster.GrantReader(ctx, *rbac); err != nil {
-		t.Fatal(err)
-	}
-	var rows []string
-	for _, i := range incidents.Nftables() {
-		t.Run(i.Name, func(t *testing.T) { rows = append(rows, runIncident(ctx, t, scene, i)) })
 	}
 	t.Run("unchanged", func(t *testing.T) { checkUnchanged(ctx, t, scene.Worker1) })
 	t.Run("truth-nftables.md", func(t *testing.T) {
 		checkTruth(t, "truth-nftables.md", scene.Cluster.Binaries.Version, "nftables", rows)
 	})
+}
+
+// newScene starts a cluster that ends with the test, with vipwalk built and
+// allowed to read, unless traffic alone is measured.
+func newScene(t *testing.T, mode string) (context.Context, *incidents.Scene) {
+	if why := cluster.Missing(); why != "" {
+		t.Skip(why)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute) // the first run builds the control plane
+	t.Cleanup(cancel)
+	scene, err := incidents.NewSceneIn(ctx, cluster.Options{}, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scene.Cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if *traffic {
+		return ctx, scene
+	}
+	if _, err := scene.Cluster.Vipwalk(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := scene.Cluster.GrantReader(ctx, *rbac); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, scene
+}
+
+// runAll returns the rows of a page of docs. Of an incident that this machine
+// can't have, the row is the page's.
+func runAll(ctx context.Context, t *testing.T, s *incidents.Scene, all []incidents.Incident, page string) (rows []string) {
+	for _, i := range all {
+		t.Run(i.Name, func(t *testing.T) {
+			if i.Missing != nil && i.Missing() != "" {
+				rows = append(rows, committedRow(t, page, i))
+				t.Skip(i.Missing())
+			}
+			rows = append(rows, runIncident(ctx, t, s, i))
+		})
+	}
+	return rows
+}
+
+func committedRow(t *testing.T, page string, i incidents.Incident) string {
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "| "+i.Fault+" |") {
+			return line
+		}
+	}
+	return ""
 }
 
 // runIncident makes an incident, judges traffic and verdict, heals it, and
@@ -138,11 +152,8 @@ func judge(ctx context.Context, t *testing.T, s *incidents.Scene, i incidents.In
 		t.Fatalf("the report has %d services, want 1:\n%s", len(report.Services), out.Stdout)
 	}
 	service := report.Services[0]
-	wantVerdict, wantExit := "fail", 1
-	if i.Code == "" {
-		wantVerdict, wantExit = "ok", 0
-	}
-	roots := rootErrors(service)
+	wantVerdict, wantExit := wanted(i)
+	roots := rootsOf(service)
 	switch {
 	case service.Verdict != wantVerdict, out.ExitCode != wantExit:
 		t.Errorf("verdict %s, exit code %d; want %s, %d", service.Verdict, out.ExitCode, wantVerdict, wantExit)
@@ -162,11 +173,21 @@ func judge(ctx context.Context, t *testing.T, s *incidents.Scene, i incidents.In
 	return sentence(service, roots), out.ExitCode
 }
 
-// rootErrors are the errors that no other diagnosis explains.
-func rootErrors(s cluster.Service) []cluster.Diagnosis {
+func wanted(i incidents.Incident) (verdict string, exit int) {
+	switch {
+	case i.Code == "":
+		return "ok", 0
+	case i.Warns:
+		return "warn", 0
+	}
+	return "fail", 1
+}
+
+// rootsOf are the diagnoses that no other one explains.
+func rootsOf(s cluster.Service) []cluster.Diagnosis {
 	var roots []cluster.Diagnosis
 	for _, d := range s.Diagnoses {
-		if d.Severity == "error" && len(d.CausedBy) == 0 {
+		if len(d.CausedBy) == 0 {
 			roots = append(roots, d)
 		}
 	}
@@ -206,6 +227,6 @@ func checkTruth(t *testing.T, file, version, mode string, rows []string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("docs/truth.md is not what this run gave (write it with -update):\n%s", got)
+		t.Errorf("docs/%s is not what this run gave (write it with -update):\n%s", file, got)
 	}
 }
