@@ -216,14 +216,11 @@ func (v *nodeView) rangesIn(fw string, last netfilter.Step) []sourceRange {
 // kube-proxy reach nobody from there.
 func (p *Pass) reportLostMatch() {
 	for _, v := range p.node.views {
-		if slices.ContainsFunc(p.node.probes, func(pr *probe) bool {
+		jumps, drop := v.lostMatch()
+		if len(jumps) == 0 || slices.ContainsFunc(p.node.probes, func(pr *probe) bool {
 			return pr.view == v && slices.ContainsFunc(pr.walled, func(o netfilter.Outcome) bool { return v.wallOf(o).kind == wallLost })
 		}) {
-			continue // said with the packet that meets it
-		}
-		jumps, drop := v.lostMatch()
-		if len(jumps) == 0 {
-			continue
+			continue // or said with the packet that meets it
 		}
 		wall := v.wallOf(netfilter.Outcome{Steps: []netfilter.Step{drop}})
 		var does []string
@@ -246,6 +243,14 @@ func (p *Pass) reportLostMatch() {
 // lostMatch finds a rule of KUBE-FIREWALL that drops everything, and the rules
 // of INPUT and OUTPUT that lead there without a condition.
 func (v *nodeView) lostMatch() (jumps []netfilter.Step, drop netfilter.Step) {
+	if !v.rivals.lostDone {
+		v.rivals.lostDone = true
+		v.rivals.lostJumps, v.rivals.lostDrop = v.findLostMatch()
+	}
+	return v.rivals.lostJumps, v.rivals.lostDrop
+}
+
+func (v *nodeView) findLostMatch() (jumps []netfilter.Step, drop netfilter.Step) {
 	for _, c := range v.rules.Chains("filter", "KUBE-FIREWALL") {
 		step := func(chain string, r netfilter.Rule) netfilter.Step {
 			return netfilter.Step{Source: c.Source, Table: c.Table, Chain: chain, Line: r.Line, Text: r.Text}

@@ -74,7 +74,7 @@ func (p *Pass) spoiledBy(v *nodeView, l *leftover) (*probe, string) {
 	if l.leads == nil {
 		return nil, ""
 	}
-	if l.running == "ipvs" {
+	if l.running == "ipvs" && v.lackForMode() != nil {
 		return p.spoiledInIPVS(v, l)
 	}
 	for _, pr := range p.probes() {
@@ -102,8 +102,8 @@ func (p *Pass) spoiledBy(v *nodeView, l *leftover) (*probe, string) {
 }
 
 // spoiledInIPVS looks for a packet that the leftover turns away in INPUT on a
-// node in IPVS mode. Its own way of balancing is not walked: IPVS takes what
-// came through the filter chains of INPUT; in OUTPUT it comes before these.
+// node in IPVS mode whose virtual servers were not read. IPVS takes what came
+// through the filter chains of INPUT; in OUTPUT it comes before these.
 func (p *Pass) spoiledInIPVS(v *nodeView, l *leftover) (*probe, string) {
 	for _, f := range p.nodeFrontends() {
 		dst, ok := p.destination(v, f)
@@ -147,8 +147,17 @@ func (h boundHost) Local(a netip.Addr) netfilter.Tri {
 	return h.Host.Local(a)
 }
 
-// leftovers are what other modes than the running one left on the node.
+// leftovers are what other modes than the running one left on the node. They
+// are looked for once.
 func (v *nodeView) leftovers() []*leftover {
+	if !v.rivals.leftoversDone {
+		v.rivals.leftoversDone = true
+		v.rivals.leftovers = v.findLeftovers()
+	}
+	return v.rivals.leftovers
+}
+
+func (v *nodeView) findLeftovers() []*leftover {
 	running, known := v.runningMode()
 	if running == "" || v.seen.answered == "" && !v.showsMode(running) {
 		// Where nothing of the mode that is configured is there, the one that is
@@ -156,11 +165,20 @@ func (v *nodeView) leftovers() []*leftover {
 		return nil
 	}
 	var out []*leftover
-	for _, l := range []*leftover{v.leftIptables(running), v.leftNftables(), v.leftIPVS()} {
-		if l != nil && l.mode != running {
+	add := func(l *leftover) {
+		if l != nil {
 			l.running, l.known = running, known
 			out = append(out, l)
 		}
+	}
+	if running != "iptables" {
+		add(v.leftIptables(running))
+	}
+	if running != "nftables" {
+		add(v.leftNftables())
+	}
+	if running != "ipvs" {
+		add(v.leftIPVS())
 	}
 	return out
 }

@@ -87,10 +87,15 @@ func (v *nodeView) backends() (nft, legacy *dataplane) {
 	return v.rivals.nft, v.rivals.legacy
 }
 
-// rivals are the dataplanes of a node, once looked for.
+// rivals are what a node has beside one dataplane in order, once looked for.
 type rivals struct {
-	backendsDone bool
-	nft, legacy  *dataplane
+	backendsDone  bool
+	nft, legacy   *dataplane
+	leftoversDone bool
+	leftovers     []*leftover
+	lostDone      bool
+	lostJumps     []netfilter.Step
+	lostDrop      netfilter.Step
 }
 
 // backend is kube-proxy's part of one backend, nil where it has none. Chains
