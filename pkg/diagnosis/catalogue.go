@@ -64,6 +64,9 @@ const (
 	FirewallChainDrops    Code = "VIP311"
 	TwoIptablesBackends   Code = "VIP312"
 	LeftoverProxyMode     Code = "VIP313"
+	VirtualServerMissing  Code = "VIP314"
+	VIPNotOnDummy         Code = "VIP315"
+	IPVSUnsupported       Code = "VIP318"
 	ForwardingOff         Code = "VIP321"
 	ProxyNotRunning       Code = "VIP330"
 	ProxyModeDiffers      Code = "VIP335"
@@ -115,6 +118,9 @@ var Catalogue = []Entry{
 	{FirewallChainDrops, "FirewallChainDrops", Error, "a firewall chain of kube-proxy's or the kubelet's drops the packet"},
 	{TwoIptablesBackends, "TwoIptablesBackends", Warning, "kube-proxy's rules are in iptables-legacy and in iptables-nft"},
 	{LeftoverProxyMode, "LeftoverProxyMode", Warning, "the node has what another proxy mode left behind"},
+	{VirtualServerMissing, "VirtualServerMissing", Error, "IPVS lacks the virtual server, or has other real servers than the objects ask for"},
+	{VIPNotOnDummy, "VIPNotOnDummy", Error, "in IPVS mode the VIP is on no interface, or a set of kube-proxy's lacks it"},
+	{IPVSUnsupported, "IPVSUnsupported", Warning, "IPVS mode does not do this, or not as it is set up"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},

@@ -22,6 +22,9 @@ var nodeChecks = []*Check{
 	forwardingOff,
 	hookMissing,
 	capturedByForeignRule,
+	vipNotOnDummy,
+	virtualServerMissing,
+	ipvsUnsupported,
 	vipNotProgrammed,
 	nodePortNotProgrammed,
 	externalIPNotProgrammed,
@@ -61,7 +64,7 @@ type nodeFault struct {
 func (p *Pass) faults(has func(*probe) bool) []nodeFault {
 	var out []nodeFault
 	for _, pr := range p.probes() {
-		if !has(pr) {
+		if !has(pr) || p.leftToIPVS(pr.view) {
 			continue
 		}
 		i := slices.IndexFunc(out, func(f nodeFault) bool { return f.view == pr.view })

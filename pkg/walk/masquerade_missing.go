@@ -14,6 +14,10 @@ var masqueradeMissing = &Check{
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.unmasked) > 0 }) {
 			pr := f.first()
+			if f.view.inIPVS() {
+				p.reportUnmaskedInIPVS(f)
+				continue
+			}
 			p.Report(Finding{
 				Subject:  p.onNode(f.view),
 				Title:    fmt.Sprintf("%s does not masquerade packets of %s: answers may not come back through it", f.view.label(), outsiders(pr.caller.label)),

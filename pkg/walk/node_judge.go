@@ -37,6 +37,8 @@ type judgement struct {
 	// stuck: sent to a backend elsewhere with a loopback address as the source,
 	// which the kernel does not let out.
 	stuck []netfilter.Outcome
+	// filtered: rejected by a rule around IPVS, because a set lacks its member.
+	filtered []netfilter.Outcome
 	// undecided: hangs on a rule that could not be decided.
 	undecided []netfilter.Outcome
 	// unfiltered: rewritten rightly, but the filter table was not read.
@@ -54,7 +56,7 @@ type judgement struct {
 const freshness = 15 * time.Second
 
 func (j *judgement) bad() bool {
-	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.captured)+len(j.walled)+len(j.unmasked)+len(j.stuck)+len(j.missing) > 0
+	return len(j.untouched)+len(j.refused)+len(j.blocked)+len(j.stale)+len(j.wrongPort)+len(j.captured)+len(j.walled)+len(j.filtered)+len(j.unmasked)+len(j.stuck)+len(j.missing) > 0
 }
 
 // judge compares the outcomes with the expectation.

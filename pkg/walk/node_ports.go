@@ -22,6 +22,8 @@ func (v *nodeView) servesNodePorts(a netip.Addr) bool {
 	switch {
 	case a.IsLoopback() && !v.mayServeLoopback(a):
 		return false
+	case v.seen.configured == "" && v.inIPVS():
+		return v.virtualServesNodePorts(a)
 	case v.seen.configured == "":
 		return v.rulesServeNodePorts(a)
 	}
@@ -59,7 +61,7 @@ func (v *nodeView) servesNodePorts(a netip.Addr) bool {
 // addresses, IPv4's alone, and only as long as nobody turns that off
 // (iptables.localhostNodePorts, since 1.26).
 func (v *nodeView) mayServeLoopback(a netip.Addr) bool {
-	return a.Is4() && v.seen.mode() != "nftables" && v.seen.localhostNodePorts != proxy.SettingOff
+	return a.Is4() && v.seen.mode() != "nftables" && !v.inIPVS() && v.seen.localhostNodePorts != proxy.SettingOff
 }
 
 // primary says whether the address is the one that the node has in the API;
@@ -106,7 +108,7 @@ func (v *nodeView) rulesServeNodePorts(a netip.Addr) bool {
 // setAddresses are the addresses in a set of kube-proxy's nftables mode, in both
 // families. They are looked for once.
 func (v *nodeView) setAddresses(name string) []netip.Addr {
-	if found, ok := v.sets[name]; ok {
+	if found, ok := v.addrsOf[name]; ok {
 		return found
 	}
 	var out []netip.Addr
@@ -115,10 +117,10 @@ func (v *nodeView) setAddresses(name string) []netip.Addr {
 			out = append(out, nftables.Addresses(t.Content, kubeProxyTable, name)...)
 		}
 	}
-	if v.sets == nil {
-		v.sets = map[string][]netip.Addr{}
+	if v.addrsOf == nil {
+		v.addrsOf = map[string][]netip.Addr{}
 	}
-	v.sets[name] = out
+	v.addrsOf[name] = out
 	return out
 }
 

@@ -177,6 +177,9 @@ func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 }
 
 func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c caller) *probe {
+	if c.kind == proxy.NodeClient {
+		c.addr = v.ownSource(dst.Addr(), c.addr)
+	}
 	pr := &probe{view: v, caller: c, frontend: f, dst: dst}
 	pr.outcomes = netfilter.Walk(v.rules, v.host, pr.packet())
 	if p.Service != nil {
@@ -185,6 +188,7 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 			pr.expect.Masquerade = proxy.MasqMaybe
 		}
 		p.judge(pr)
+		p.judgeIPVS(pr)
 		p.settle(pr)
 		pr.inside = p.insideOf(pr)
 	} else {

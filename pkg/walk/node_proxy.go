@@ -31,6 +31,8 @@ type proxySeen struct {
 	nodePortAddresses []string
 	// localhostNodePorts is its setting of that name, of iptables mode.
 	localhostNodePorts proxy.Setting
+	// ofIPVS are its settings of IPVS mode.
+	ofIPVS proxyIPVSConfig
 	// gates are its feature gates, as far as they are set.
 	gates map[string]bool
 	// answered is what the running kube-proxy's /proxyMode says.
@@ -104,7 +106,7 @@ func (w *world) readProxyConfig(s *proxySeen) {
 			s.configured, s.configRef = cmp.Or(conf.Mode, "iptables"), "configmap/"+cm.Name
 			s.detectLocal, s.masqueradeAll = conf.settings()
 			s.localCIDRs, s.nodePortAddresses = conf.localCIDRs(), conf.NodePortAddresses
-			s.gates = conf.FeatureGates
+			s.gates, s.ofIPVS = conf.FeatureGates, conf.IPVS
 			if on := conf.IPTables.LocalhostNodePorts; on != nil && !*on {
 				s.localhostNodePorts = proxy.SettingOff
 			}
@@ -126,6 +128,13 @@ type proxyConfig struct {
 
 	IPTables proxyModeConfig `json:"iptables"`
 	NFTables proxyModeConfig `json:"nftables"`
+	IPVS     proxyIPVSConfig `json:"ipvs"`
+}
+
+type proxyIPVSConfig struct {
+	Scheduler    string   `json:"scheduler"`
+	StrictARP    bool     `json:"strictARP"`
+	ExcludeCIDRs []string `json:"excludeCIDRs"`
 }
 
 type proxyModeConfig struct {
@@ -170,10 +179,12 @@ func modeByRules(v *nodeView) string {
 		return "nftables"
 	}
 	switch {
-	case v.rules.HasChain("nat", "KUBE-NODE-PORT") || v.rules.HasChain("nat", "KUBE-LOAD-BALANCER"):
+	case IPVSShape(v.rules):
 		return "ipvs"
 	case v.rules.HasChain("nat", "KUBE-SERVICES"):
 		return "iptables"
+	case v.virtual != nil && len(v.virtual.All()) > 0:
+		return "ipvs"
 	}
 	return ""
 }
@@ -285,17 +296,9 @@ func (v *nodeView) lackForMode() *diagnosis.Missing {
 		}
 		return &missing
 	case m == "ipvs":
-		return &diagnosis.Missing{
-			What:   m + " state of " + v.label(),
-			Why:    "kube-proxy runs in " + m + " mode there, and this version does not walk its state",
-			Supply: modeCommand[m],
-		}
+		return v.lackForIPVS()
 	}
 	return nil
-}
-
-var modeCommand = map[string]string{
-	"ipvs": "cat /proc/net/ip_vs   (on the node; read it by hand)",
 }
 
 var replacementCommand = map[string]string{

@@ -50,6 +50,7 @@ func (p *Pass) settle(pr *probe) {
 // takeBack makes a probe one that nothing is said of.
 func (pr *probe) takeBack(why string) {
 	pr.unsure = why
+	pr.filtered = nil
 	pr.untouched, pr.refused, pr.blocked, pr.stale, pr.wrongPort, pr.unmasked, pr.missing = nil, nil, nil, nil, nil, nil, nil
 	pr.captured, pr.walled, pr.stuck = nil, nil, nil
 }
@@ -118,7 +119,7 @@ func (p *Pass) readAt(v *nodeView) time.Time {
 // after, that what the probe found may be the state before it; "" where none
 // did, and where something shows that kube-proxy is not about to follow.
 func (p *Pass) recentChange(pr *probe) string {
-	if len(pr.blocked)+len(pr.captured)+len(pr.walled)+len(pr.unmasked)+len(pr.stuck) > 0 || pr.anyHookFault() != nil || len(pr.view.frozenProxy()) > 0 {
+	if len(pr.blocked)+len(pr.filtered)+len(pr.captured)+len(pr.walled)+len(pr.unmasked)+len(pr.stuck) > 0 || pr.anyHookFault() != nil || len(pr.view.frozenProxy()) > 0 {
 		return ""
 	}
 	at := p.readAt(pr.view)

@@ -46,9 +46,15 @@ type nodeView struct {
 	rivals rivals
 	// own: see ownWay.
 	own *netfilter.Ruleset
-	// sets are the addresses in sets of kube-proxy's; see setAddresses.
-	sets     map[string][]netip.Addr
+	// addrsOf are the addresses in sets of kube-proxy's; see setAddresses.
+	addrsOf  map[string][]netip.Addr
 	timeouts map[string]time.Duration // see setTimeouts
+	// virtual are the node's virtual servers, nil where none were read;
+	// virtualLack says why.
+	virtual     *netfilter.VirtualServers
+	virtualLack []diagnosis.Missing
+	// sets are the contents of its ipsets, nil where none were read.
+	sets *ipset.Sets
 	// nodePortRules: see toNodePorts.
 	nodePortRules map[netfilter.Family][]netfilter.Rule
 }
@@ -123,7 +129,7 @@ func (w *world) podAddrsOn(v *nodeView) []netip.Addr {
 // say: a state read over SSH may carry a host name that is not the Node's.
 func (w *world) nameByAddress(v *nodeView) {
 	for _, a := range v.host.Addresses() {
-		if n := w.nodeByAddress[a]; n != nil {
+		if n := w.nodeByAddress[a]; n != nil && !v.onDummy(a) {
 			v.object, v.name = n, n.Name
 			return
 		}
@@ -189,9 +195,10 @@ func (v *nodeView) parseRules() {
 		}
 	}
 	v.rules = netfilter.Merge(append(parts, nft.rules)...)
-	if sets := parseSets(v.state); sets != nil {
-		v.rules = v.rules.WithSets(sets)
+	if v.sets = parseSets(v.state); v.sets != nil {
+		v.rules = v.rules.WithSets(v.sets)
 	}
+	v.readVirtualServers()
 }
 
 // backendOf is the backend of a text that its kind tells and its header does
@@ -206,7 +213,7 @@ func backendOf(t snapshot.Text) netfilter.Backend {
 
 // parseSets reads the contents of the node's sets; nil where none was read. A
 // set that isn't understood answers nothing, as one that was not read.
-func parseSets(st *snapshot.NodeState) netfilter.Sets {
+func parseSets(st *snapshot.NodeState) *ipset.Sets {
 	var parts []*ipset.Sets
 	for _, t := range st.All(snapshot.IpsetSave) {
 		if t.Status != snapshot.Done {
@@ -264,7 +271,7 @@ func (v *nodeView) supply() string {
 // proxyNode is the node as the expectation needs it.
 func (v *nodeView) proxyNode() proxy.Node {
 	n := proxy.Node{
-		Name: v.name, Addresses: v.host.Addresses(), ZoneUnknown: v.object == nil,
+		Name: v.name, Addresses: slices.DeleteFunc(v.host.Addresses(), v.onDummy), ZoneUnknown: v.object == nil, IPVS: v.inIPVS(),
 		DetectLocal: v.seen.detectLocal, MasqueradeAll: v.seen.masqueradeAll,
 	}
 	if v.object == nil {

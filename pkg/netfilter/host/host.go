@@ -129,6 +129,18 @@ func (h *Host) Bridge(iface string) netfilter.Tri {
 	return netfilter.Unknown
 }
 
+// Link says whether the node has an interface of that name; Unknown where `ip
+// addr` was not read with all that it shows of interfaces.
+func (h *Host) Link(iface string) netfilter.Tri {
+	switch {
+	case h.links[iface]:
+		return netfilter.True
+	case len(h.links) > 0:
+		return netfilter.False
+	}
+	return netfilter.Unknown
+}
+
 // Forwarding implements netfilter.Host by net.ipv4.ip_forward, or
 // net.ipv6.conf.all.forwarding.
 func (h *Host) Forwarding(v6 bool) netfilter.Tri {
