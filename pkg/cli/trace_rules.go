@@ -42,7 +42,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 			source = string(t.Kind)
 		}
 		saved = saved || t.Kind == snapshot.IptablesSave || t.Kind == snapshot.Ip6tablesSave
-		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Whole: iptables.ShowsAll(t.Content)})
+		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Saved: true})
 		if err != nil {
 			return nil, usageErrorf("%w", err)
 		}
@@ -65,10 +65,13 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 	}
 	rules := netfilter.Merge(parts...)
 	sets, err := a.sets(state)
-	if sets == nil || err != nil {
-		return rules, err
+	if err != nil {
+		return nil, err
 	}
-	return rules.WithSets(sets), nil
+	if sets != nil {
+		rules = rules.WithSets(sets)
+	}
+	return a.virtualServers(rules, state)
 }
 
 // sets parses the contents of the node's sets; nil where none was read.

@@ -176,7 +176,7 @@ func (v *nodeView) parseRules() {
 				parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: fam}}))
 				continue
 			}
-			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Whole: iptables.ShowsAll(t.Content)})
+			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Saved: true})
 			if err != nil {
 				v.lackRules(fam, fmt.Sprintf("%s: %v", textName(t), err), "")
 				continue

@@ -51,22 +51,15 @@ const indexFrom = 32
 // those that begin with -d and that one address, and all that do not begin
 // with -d and one address.
 type dstIndex struct {
-	hosts map[netip.Addr][]int32
+	hosts map[netip.Addr][2]int32 // from and to in one
+	one   []int32                 // rules for one address, by address, in order
 	other []int32
 }
 
-// Next skips rules for other destinations, in chains that are long.
-func (b *body) Next(i int, dst netip.Addr) int {
-	n := b.Len()
-	if n < indexFrom || !dst.IsValid() || i >= n {
-		return i
-	}
-	x := b.byDst.Load()
-	if x == nil {
-		x = b.indexByDst()
-		b.byDst.Store(x)
-	}
-	return min(firstFrom(x.hosts[dst], i, n), firstFrom(x.other, i, n))
+// next is the first rule from i on, of n, that a packet to dst might match.
+func (x *dstIndex) next(i, n int, dst netip.Addr) int {
+	h := x.hosts[dst]
+	return min(firstFrom(x.one[h[0]:h[1]], i, n), firstFrom(x.other, i, n))
 }
 
 // firstFrom is the first of sorted indexes that is at least i; n if none is.
@@ -78,16 +71,54 @@ func firstFrom(sorted []int32, i, n int) int {
 	return int(sorted[at])
 }
 
-func (b *body) indexByDst() *dstIndex {
-	x := &dstIndex{hosts: make(map[netip.Addr][]int32, b.Len())}
-	for i := range b.Len() {
-		if a, ok := leadingDst(b.source.lineAt(int(b.place(i).offset))); ok {
-			x.hosts[a] = append(x.hosts[a], int32(i))
-		} else {
+// indexDsts makes the index of n rules, whose lines line gives.
+func indexDsts(n int, line func(int) string) *dstIndex {
+	x := &dstIndex{hosts: make(map[netip.Addr][2]int32, n)}
+	addrs := make([]netip.Addr, n)
+	for i := range n {
+		a, ok := leadingDst(line(i))
+		if !ok {
 			x.other = append(x.other, int32(i))
+			continue
 		}
+		addrs[i] = a
+		h := x.hosts[a]
+		h[1]++ // the number, for now
+		x.hosts[a] = h
+	}
+	x.one = make([]int32, n-len(x.other))
+	free := int32(0)
+	for i, a := range addrs {
+		if !a.IsValid() {
+			continue
+		}
+		h := x.hosts[a]
+		if h[0] == 0 { // not placed yet; places are kept plus 1 until all are
+			h = [2]int32{free + 1, free + 1}
+			free += x.hosts[a][1]
+		}
+		x.one[h[1]-1] = int32(i)
+		h[1]++
+		x.hosts[a] = h
+	}
+	for a, h := range x.hosts {
+		x.hosts[a] = [2]int32{h[0] - 1, h[1] - 1}
 	}
 	return x
+}
+
+// Next skips rules for other destinations, in chains that are long.
+func (b *body) Next(i int, dst netip.Addr) int {
+	n := b.Len()
+	if n < indexFrom || !dst.IsValid() || i >= n {
+		return i
+	}
+	x := b.byDst.Load()
+	if x == nil {
+		x = indexDsts(n, func(i int) string { return b.source.lineAt(int(b.place(i).offset)) })
+		b.byDst.Store(x)
+	}
+	return x.next(i, n, dst)
 }
 
 // leadingDst reads the address of a rule that begins with "-A CHAIN -d ADDR",

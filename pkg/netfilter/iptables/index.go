@@ -125,6 +125,9 @@ const (
 	longestLine = 1 << 20
 )
 
+// legacyPresent is the message of that Problem.
+const legacyPresent = "the node also has iptables-legacy tables, which this text does not show"
+
 func newIndexer(text string, opt Options) *indexer {
 	return &indexer{
 		text: text, opt: opt,
@@ -240,7 +243,7 @@ func (x *indexer) comment(s string, at, line int) {
 	}
 	if warnsOfLegacy(s) {
 		x.legacy = true
-		x.problems = append(x.problems, Problem{LegacyPresent, line, 1, s, "the node also has iptables-legacy tables, which this text does not show"})
+		x.problems = append(x.problems, Problem{LegacyPresent, line, 1, s, legacyPresent})
 		return
 	}
 	if c, ok := readCommand(s); ok {

@@ -33,6 +33,9 @@ type Options struct {
 	// that a table it lacks does not exist. Not to be set for the output of
 	// iptables-save -t nat.
 	Whole bool
+	// Saved: it may be all; then it is, where it opens the tables nat and filter
+	// (see ShowsAll).
+	Saved bool
 	// Strict parses every rule now, so that the Problems are all there are.
 	// Otherwise a rule that isn't understood comes to light when it is walked,
 	// as one that can't be decided.
@@ -57,11 +60,21 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 	case uint64(len(text)) > math.MaxUint32:
 		return nil, nil, fmt.Errorf("read %s: %w", named(opt.Source), ErrTooLarge)
 	}
+	if len(text) >= plainFrom {
+		if p, ok := indexPlain(text, opt, splitFrom); ok {
+			var problems []Problem
+			if p.legacy != nil {
+				problems = append(problems, *p.legacy)
+			}
+			return p.ruleset(), problems, nil
+		}
+	}
 	if i := strings.IndexByte(text, 0); i >= 0 {
 		line := strings.Count(text[:i], "\n") + 1
 		col := i - strings.LastIndexByte(text[:i], '\n')
 		return nil, nil, fmt.Errorf("read %s: line %d, column %d: a zero byte: %w", named(opt.Source), line, col, ErrBinary)
 	}
+	opt.Whole = opt.Whole || opt.Saved && ShowsAll(text)
 	x := newIndexer(text, opt)
 	x.index()
 	if len(x.tables) == 0 {

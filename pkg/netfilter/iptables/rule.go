@@ -76,11 +76,11 @@ type ruleParser struct {
 	chains chainNames
 	family netfilter.Family
 	rule   netfilter.Rule
-	args  []token
-	at    int
-	err   *fault
-	chain string // that the rule is in
-	shift int    // what of a listing's row stands before the rule's Text
+	args   []token
+	at     int
+	err    *fault
+	chain  string // that the rule is in
+	shift  int    // what of a listing's row stands before the rule's Text
 
 	proto  *netfilter.Proto // from -p, not negated
 	match  []module         // in the order of -m
