@@ -3,6 +3,7 @@ package incidents
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -10,10 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Captured returns the incidents to make bundles of: All, and those that the
-// API's objects show and that this cluster does not make traffic feel, because
-// nothing in it enforces a NetworkPolicy.
-func Captured() []Incident { return append(All(), policyFaults()...) }
+// Captured returns the incidents to make bundles of: All, those that the API's
+// objects show and that this cluster does not make traffic feel, because
+// nothing in it enforces a NetworkPolicy, and those of nftables mode alone.
+func Captured() []Incident {
+	all := append(All(), inMode(iptablesMode, policyFaults())...)
+	for _, i := range Nftables() {
+		if strings.HasPrefix(i.Name, "nft-") {
+			all = append(all, i)
+		}
+	}
+	return all
+}
 
 func policyFaults() []Incident {
 	return []Incident{

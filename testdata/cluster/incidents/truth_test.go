@@ -26,6 +26,7 @@ const root = "../../.."
 // TestTruth makes every incident on one cluster, measures what real
 // connections do, and holds vipwalk's verdict to it.
 func TestTruth(t *testing.T) {
+	t.Parallel()
 	ctx, scene := newScene(t, "iptables")
 	rows := runAll(ctx, t, scene, incidents.All(), "truth.md")
 	if *traffic {
@@ -36,8 +37,10 @@ func TestTruth(t *testing.T) {
 	t.Run("truth.md", func(t *testing.T) { checkTruth(t, "truth.md", scene.Cluster.Binaries.Version, "iptables", rows) })
 }
 
-// TestTruthNftables does the same with the nodes in nftables mode.
+// TestTruthNftables does the same with the nodes in nftables mode, on a cluster
+// of its own at the same time: both wait more than they work.
 func TestTruthNftables(t *testing.T) {
+	t.Parallel()
 	ctx, scene := newScene(t, "nftables")
 	rows := runAll(ctx, t, scene, incidents.Nftables(), "truth-nftables.md")
 	if *traffic {

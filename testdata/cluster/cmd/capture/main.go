@@ -3,7 +3,8 @@
 //
 //	cd testdata/cluster && go run ./cmd/capture [-o DIR] [-unpack] [INCIDENT...]
 //
-// Without names it captures all. A bundle is DIR/INCIDENT.tar.gz, or with
+// Without names it captures all, those in nftables mode on a cluster of their
+// own. A bundle is DIR/INCIDENT.tar.gz, or with
 // -unpack the folder DIR/INCIDENT. It needs root; see package cluster.
 package main
 
@@ -41,7 +42,32 @@ func capture(ctx context.Context, dir string, unpack bool, names []string) (err 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory for bundles: %w", err)
 	}
-	scene, err := incidents.NewScene(ctx, cluster.Options{})
+	for len(chosen) > 0 {
+		mode := chosen[0].Mode
+		same, others := split(chosen, mode)
+		if err := captureIn(ctx, mode, same, dir, unpack); err != nil {
+			return err
+		}
+		chosen = others
+	}
+	return nil
+}
+
+// split parts the incidents of a mode from the others.
+func split(all []incidents.Incident, mode string) (same, others []incidents.Incident) {
+	for _, i := range all {
+		if i.Mode == mode {
+			same = append(same, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return same, others
+}
+
+// captureIn captures incidents of one proxy mode.
+func captureIn(ctx context.Context, mode string, chosen []incidents.Incident, dir string, unpack bool) (err error) {
+	scene, err := incidents.NewSceneIn(ctx, cluster.Options{}, mode)
 	if err != nil {
 		return err
 	}
@@ -73,6 +99,9 @@ func choose(names []string) ([]incidents.Incident, error) {
 }
 
 func captureOne(ctx context.Context, s *incidents.Scene, i incidents.Incident, path string, unpack bool) (err error) {
+	if i.Missing != nil && i.Missing() != "" {
+		return errors.New(i.Missing())
+	}
 	if err := s.Break(ctx, i); err != nil {
 		return err
 	}
