@@ -3,6 +3,7 @@ package walk
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -80,7 +81,7 @@ func (w *world) audit() []diagnosis.Service {
 		lacking = append(lacking, a.lacking(a.views[0].nodeView, m))
 	}
 	out := make([]diagnosis.Service, len(a.groups))
-	a.each(func(i int) { out[i] = a.pass(&a.groups[i]).auditReport() })
+	a.each(func(own *audit, i int) { out[i] = own.pass(&own.groups[i]).auditReport() })
 	return append(out, lacking...)
 }
 
@@ -96,19 +97,42 @@ func (a *audit) filter() string {
 	return text
 }
 
-// each calls do for every group, on all processors; the groups share nothing
-// that is changed.
-func (a *audit) each(do func(int)) {
+// each calls do for every group, on all processors. Each has an audit of its
+// own: what checks look for once, they keep in the world and in its views.
+func (a *audit) each(do func(own *audit, i int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(a.groups)) {
+		own := a.clone()
 		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(a.groups); i = int(next.Add(1)) - 1 {
-				do(i)
+			for i := int(next.Add(1)) - 1; i < len(own.groups); i = int(next.Add(1)) - 1 {
+				do(own, i)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// clone shares the facts, and nothing that is written after they are read. A
+// Ruleset is safe for concurrent use.
+func (a *audit) clone() *audit {
+	out := *a
+	w := *a.world
+	w.views = maps.Clone(w.views)
+	out.world = &w
+	out.views = make([]*auditView, len(a.views))
+	for i, v := range a.views {
+		av, nv := *v, *v.nodeView
+		nv.nodePortRules, nv.addrsOf, nv.timeouts = maps.Clone(nv.nodePortRules), maps.Clone(nv.addrsOf), maps.Clone(nv.timeouts)
+		av.nodeView = &nv
+		out.views[i] = &av
+		for key, of := range w.views {
+			if of == v.nodeView {
+				w.views[key] = &nv
+			}
+		}
+	}
+	return &out
 }
 
 // readViews finds the frontends of each node. A node whose rules cannot be
