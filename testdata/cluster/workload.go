@@ -56,7 +56,8 @@ func (c *Cluster) pendingPods(pods []corev1.Pod, n int, ready bool) string {
 }
 
 // WaitEndpoints waits until the EndpointSlices of a Service hold exactly these
-// addresses as ready endpoints with a port.
+// addresses as ready endpoints with a port, and no endpoint that terminates: to
+// such a one kube-proxy sends where none is ready, though its pod may be gone.
 func (c *Cluster) WaitEndpoints(ctx context.Context, namespace, service string, addresses []string) error {
 	want := slices.Sorted(slices.Values(addresses))
 	what := fmt.Sprintf("the ready endpoints of %s/%s are %v", namespace, service, want)
@@ -67,6 +68,9 @@ func (c *Cluster) WaitEndpoints(ctx context.Context, namespace, service string, 
 		}
 		if got := readyAddresses(list.Items); !slices.Equal(got, want) {
 			return fmt.Sprintf("they are %v", got), nil
+		}
+		if got := terminating(list.Items); len(got) > 0 {
+			return fmt.Sprintf("%v terminate", got), nil
 		}
 		return "", nil
 	})
@@ -83,6 +87,18 @@ func readyAddresses(eps []discoveryv1.EndpointSlice) []string {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+func terminating(eps []discoveryv1.EndpointSlice) []string {
+	var out []string
+	for _, slice := range eps {
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+				out = append(out, e.Addresses...)
+			}
+		}
+	}
 	return out
 }
 
