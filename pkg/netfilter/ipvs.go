@@ -46,6 +46,10 @@ func (rs *Ruleset) VirtualServers() *VirtualServers { return rs.virtual }
 // ipvsTable names IPVS in a walk's steps, where rules have a table.
 const ipvsTable = "ipvs"
 
+// VirtualChain begins what a walk's steps through IPVS have for a chain; the
+// virtual server's name follows.
+const VirtualChain = "virtual server "
+
 // place gives a virtual server the table and chain under which steps quote it.
 func (v *VirtualServers) place() {
 	tables := map[string]*Table{}
@@ -58,7 +62,7 @@ func (v *VirtualServers) place() {
 			t = NewTable(TableInfo{Source: s.Source, Name: ipvsTable}, nil, nil)
 			tables[s.Source] = t
 		}
-		s.table, s.chain = t, &ChainDef{Name: s.Name(), Line: s.Line}
+		s.table, s.chain = t, &ChainDef{Name: VirtualChain + s.Name(), Line: s.Line}
 	}
 }
 
@@ -132,6 +136,10 @@ func (l *leg) notInIPVS(why string) {
 // serve schedules the packet to the virtual server's real servers.
 func (l *leg) serve(v *VirtualServer) {
 	l.notes = append(l.notes, v.note())
+	if v.Cut != "" {
+		l.notInIPVS(v.Cut)
+		return
+	}
 	if v.Mark == 0 && v.Addr.Port() == 0 && !v.Persistent {
 		// The kernel serves every port only where clients stay with what they drew.
 		l.refuse()

@@ -158,6 +158,10 @@ func TestVirtualServersUnread(t *testing.T) {
 	packet := netfilter.Packet{Src: netip.MustParseAddr("10.244.0.9"), Dst: netip.MustParseAddr("10.96.0.10"), DstPort: 80, Protocol: netfilter.TCP}
 	elsewhere := packet
 	elsewhere.Dst = netip.MustParseAddr("10.244.0.7")
+	cut, _, err := ipvs.Parse(virtualHeader+"TCP 10.96.0.10:80 rr\n  -> 10.244.0.5:8080 Masq", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
 	excerpt, _, err := ipvs.Parse("TCP 10.96.0.11:80 rr\n", "a paste")
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +176,7 @@ func TestVirtualServersUnread(t *testing.T) {
 		{"an excerpt", rs.WithVirtualServers(excerpt), packet, "unknown; a paste has no header, so that it may be an excerpt"},
 		{"what never gets there", rs.WithoutVirtualServers("not read"), elsewhere, "none 10.244.0.7:80"},
 		{"known to be none", rs.WithVirtualServers(netfilter.NewVirtualServers(nil, "")), packet, "none 10.96.0.10:80"},
+		{"cut in its real servers", rs.WithVirtualServers(cut), packet, "unknown; x is not whole at line 5, where real servers of it may be missing"},
 		{"merged", netfilter.Merge(rs.WithoutVirtualServers("not read"), rs), packet, "unknown; not read"},
 	} {
 		if got := short(netfilter.Walk(tt.rs, h, tt.p)); !slices.Equal(got, []string{tt.want}) {
@@ -193,8 +198,8 @@ func TestVirtualServerSteps(t *testing.T) {
 		}
 	}
 	want := []netfilter.Step{
-		{Source: "ipvsadm -Ln", Table: "ipvs", Chain: "10.96.0.10:80/tcp", Line: 4, Text: "TCP  10.96.0.10:80 rr"},
-		{Source: "ipvsadm -Ln", Table: "ipvs", Chain: "10.96.0.10:80/tcp", Line: 5, Text: "-> 10.244.0.5:8080              Masq    1      0          0"},
+		{Source: "ipvsadm -Ln", Table: "ipvs", Chain: "virtual server 10.96.0.10:80/tcp", Line: 4, Text: "TCP  10.96.0.10:80 rr"},
+		{Source: "ipvsadm -Ln", Table: "ipvs", Chain: "virtual server 10.96.0.10:80/tcp", Line: 5, Text: "-> 10.244.0.5:8080              Masq    1      0          0"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

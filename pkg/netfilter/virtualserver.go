@@ -59,6 +59,8 @@ type VirtualServer struct {
 	// OnePacket: every packet of UDP is scheduled for itself.
 	OnePacket bool
 	Real      []RealServer
+	// Cut says why real servers may be missing, "" where all are here.
+	Cut string
 	// Source, Line and Text are where it stands.
 	Source string
 	Line   int

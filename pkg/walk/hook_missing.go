@@ -102,6 +102,9 @@ func (pr *probe) anyHookFault() *hookFault {
 		}
 	}
 	if len(pr.unmasked) > 0 {
+		if hf := pr.marksHookFault(); hf != nil {
+			return hf
+		}
 		c := pr.view.proxyChains()
 		return pr.view.hookFault(familyOf(pr.frontend.V6), c.hooks[netfilter.Postrouting], c.postrouting, pr.unmasked)
 	}

@@ -41,6 +41,19 @@ func (p *Pass) reportUnmaskedInIPVS(f nodeFault) {
 	p.Report(finding)
 }
 
+// marksHookFault says what keeps a packet from the rules that mark it, in IPVS
+// mode, where it finds its backend all the same; nil in other modes.
+func (pr *probe) marksHookFault() *hookFault {
+	if !pr.view.inIPVS() {
+		return nil
+	}
+	hook, c := netfilter.Prerouting, pr.view.proxyChains()
+	if pr.caller.kind == proxy.NodeClient {
+		hook = netfilter.Output
+	}
+	return pr.view.hookFault(familyOf(pr.frontend.V6), c.hooks[hook], c.services, pr.unmasked)
+}
+
 // judgeMarks finds packets that are not masqueraded though they ought to be,
 // where the configuration that tells was not read: they were marked for it, or
 // nothing is left of the chain that marks.

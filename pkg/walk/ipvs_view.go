@@ -144,7 +144,7 @@ func (v *nodeView) serverEvidence(s *netfilter.VirtualServer, line int, text str
 // showServer is the command that prints one virtual server, by its name in a
 // walk's steps. It is for a node that has IPVS loaded.
 func (v *nodeView) showServer(name string) string {
-	addr, proto, ok := strings.Cut(name, "/")
+	addr, proto, ok := strings.Cut(strings.TrimPrefix(name, netfilter.VirtualChain), "/")
 	flag := map[string]string{"tcp": "-t", "udp": "-u", "sctp": "--sctp-service"}[proto]
 	if !ok || flag == "" {
 		return v.onNodeCommand("sudo ipvsadm -Ln")

@@ -223,7 +223,7 @@ func (p *Pass) reportLackingSets(v *nodeView) {
 		Severity: diagnosis.Warning,
 		Title:    fmt.Sprintf("set %s of %s lacks %s: %s", lacking[0].Set, v.label(), lacking[0].Member, lackMeans(lacking[0])),
 		Expected: fmt.Sprintf("%s in %s", lacking[0].Member, lacking[0].Set),
-		Found:    fmt.Sprintf("%s of the Service in none of %s", count(len(lacking), "member"), join(names, 3)),
+		Found:    fmt.Sprintf("%s of the Service not in %s", count(len(lacking), "member"), join(names, 3)),
 		Fixes:    []Proposal{p.restartProxy(v)},
 	}
 	for _, pr := range p.probes() {

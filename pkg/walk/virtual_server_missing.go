@@ -49,11 +49,11 @@ func (d *serverDiff) differs() bool {
 }
 
 func (p *Pass) compareServers(v *nodeView) {
-	fronts := p.Frontends()
+	fronts, vips := p.Frontends(), proxy.DummyAddresses(p.Service) // an interface may have a VIP
 	var diffs []*serverDiff
 	var same []*serverDiff
 	for _, w := range proxy.VirtualServers(p.Service, p.Slices(), v.proxyNode(), v.servedAddresses()) {
-		if !slices.Contains(fronts, w.Frontend) || p.unsureServer(v, w) {
+		if !slices.Contains(fronts, w.Frontend) || w.Frontend.Kind == proxy.NodePort && slices.Contains(vips, w.Addr.Addr()) || p.unsureServer(v, w) {
 			continue
 		}
 		d := p.compareServer(v, w)
@@ -127,8 +127,8 @@ func (p *Pass) compareServer(v *nodeView, w proxy.VirtualServer) *serverDiff {
 			d.missing = append(d.missing, b)
 		}
 	}
-	if v.virtual.Partial() != "" {
-		d.missing = nil // its real servers may have been cut off
+	if d.have.Cut != "" {
+		d.missing = nil
 	}
 	at := p.readAt(v)
 	for _, r := range d.have.Real {

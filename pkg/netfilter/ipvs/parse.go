@@ -166,6 +166,9 @@ func (p *parser) problem(s string, column int, format string, a ...any) {
 	if len(s) > 300 {
 		s = s[:300] + "..."
 	}
+	if p.now != nil {
+		p.now.Cut = fmt.Sprintf("%s is not whole at line %d, where real servers of it may be missing", p.source, p.n)
+	}
 	if len(p.problems) < mostProblems {
 		p.problems = append(p.problems, Problem{p.n, column, s, fmt.Sprintf(format, a...)})
 	}
