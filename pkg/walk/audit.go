@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -81,7 +82,11 @@ func (w *world) audit() []diagnosis.Service {
 		lacking = append(lacking, a.lacking(a.views[0].nodeView, m))
 	}
 	out := make([]diagnosis.Service, len(a.groups))
-	a.each(func(own *audit, i int) { out[i] = own.pass(&own.groups[i]).auditReport() })
+	a.each(func(own *audit, i int) {
+		p := own.pass(&own.groups[i])
+		out[i] = p.auditReport()
+		p.forget()
+	})
 	return append(out, lacking...)
 }
 
@@ -102,15 +107,43 @@ func (a *audit) filter() string {
 func (a *audit) each(do func(own *audit, i int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	var failed atomic.Pointer[any]
 	for range min(runtime.GOMAXPROCS(0), len(a.groups)) {
 		own := a.clone()
 		wg.Go(func() {
+			// A text may be a file that is mapped and was cut short since: what
+			// goes wrong here goes wrong for who called.
+			debug.SetPanicOnFault(true)
+			defer func() {
+				if r := recover(); r != nil {
+					failed.Store(&r)
+				}
+			}()
 			for i := int(next.Add(1)) - 1; i < len(own.groups); i = int(next.Add(1)) - 1 {
 				do(own, i)
 			}
 		})
 	}
 	wg.Wait()
+	if r := failed.Load(); r != nil {
+		panic(*r)
+	}
+}
+
+// forget lets go of the rules of the group's own chains; the next group has
+// others.
+func (p *Pass) forget() {
+	for _, pr := range p.node.probes {
+		last := ""
+		for i := range pr.outcomes {
+			for _, s := range pr.outcomes[i].Steps {
+				if s.Table == "nat" && s.Chain != last && (strings.HasPrefix(s.Chain, "KUBE-SEP-") || chainHash(s.Chain) != "") {
+					last = s.Chain
+					pr.view.rules.Forget(s.Table, s.Chain)
+				}
+			}
+		}
+	}
 }
 
 // clone shares the facts, and nothing that is written after they are read. A

@@ -91,6 +91,9 @@ func rewritingStep(o netfilter.Outcome) netfilter.Step {
 // destination. That it asks for packets which were rewritten (ctstate DNAT, ct
 // status dnat) is another matter.
 func rewrites(text string) bool {
+	if !strings.Contains(text, "DNAT") && !strings.Contains(text, "REDIRECT") && !strings.Contains(text, "NETMAP") && !strings.Contains(text, "dnat") && !strings.Contains(text, "redirect") {
+		return false // told at a glance of most rules
+	}
 	words := strings.Fields(text)
 	for i, w := range words {
 		switch w {
