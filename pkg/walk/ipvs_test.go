@@ -359,3 +359,36 @@ func speaker(c cluster) {
 	pod.Labels = map[string]string{"app": "metallb", "component": "speaker"}
 	c.Objects.Pods = append(c.Objects.Pods, pod)
 }
+
+// TestIPVSAlone: an address, the node's state, and no objects.
+func TestIPVSAlone(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(t *testing.T, st *ipvsState)
+		roots []string
+		three diagnosis.Status
+	}{
+		{"served", nil, nil, diagnosis.OK},
+		{"no virtual server", func(t *testing.T, st *ipvsState) { st.swap(t, webServer, "TCP  10.96.0.51:80 rr") }, []string{"VIP301 error"}, fail},
+		{"no usable real server", func(t *testing.T, st *ipvsState) { st.swap(t, "Masq    1", "Masq    0") }, []string{"VIP304 info"}, diagnosis.OK},
+		{"not read", func(_ *testing.T, st *ipvsState) { st.drop = []snapshot.TextKind{snapshot.Ipvsadm} }, nil, unknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster()
+			st := ipvsStateOf(c)
+			st.config = ""
+			if tt.spoil != nil {
+				tt.spoil(t, st)
+			}
+			st.put(c)
+			c.Objects, c.Reads = snapshot.Objects{}, nil
+			o := Options{}
+			asks("10.96.0.50:80")(&o)
+			r := Walk(c.Snapshot, o)
+			svc := &r.Services[0]
+			if got := rootsOf(svc, 3); !slices.Equal(got, tt.roots) || svc.Layers[2].Status != tt.three {
+				t.Errorf("roots %v, layer 3 %s; want %v, %s\n%s", got, svc.Layers[2].Status, tt.roots, tt.three, dump(svc))
+			}
+		})
+	}
+}

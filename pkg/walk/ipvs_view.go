@@ -85,9 +85,10 @@ var ipvsForms = []diagnosis.Code{
 	diagnosis.UnevenOdds, diagnosis.NodePortNotProgrammed, diagnosis.ExternalIPNotProgrammed, diagnosis.AffinityNotProgrammed,
 }
 
-// leftToIPVS says whether the running check leaves the node to those of IPVS.
+// leftToIPVS says whether the running check leaves the node to those of IPVS,
+// which need the objects.
 func (p *Pass) leftToIPVS(v *nodeView) bool {
-	return v.inIPVS() && p.running != nil && slices.Contains(ipvsForms, p.running.Code)
+	return v.inIPVS() && p.Service != nil && p.running != nil && slices.Contains(ipvsForms, p.running.Code)
 }
 
 // dummyAddresses are those that kube-ipvs0 has.

@@ -47,6 +47,9 @@ func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 	if s := deadEnd(pr.untouched[0]); s.Line > 0 {
 		return []diagnosis.Evidence{ruleEvidence(v, s)}
 	}
+	if v.inIPVS() {
+		return []diagnosis.Evidence{v.noServer(proxy.VirtualServer{Frontend: pr.frontend, Addr: pr.dst})}
+	}
 	var out []diagnosis.Evidence
 	rules := v.rules.OnlyFamily(familyOf(pr.frontend.V6))
 	names := v.proxyChains()
