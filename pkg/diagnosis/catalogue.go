@@ -69,6 +69,10 @@ const (
 	IPVSUnsupported       Code = "VIP318"
 	ForwardingOff         Code = "VIP321"
 	ProxyNotRunning       Code = "VIP330"
+	ProxyCrashing         Code = "VIP331"
+	ProxyUnhealthy        Code = "VIP332"
+	ProxySyncStale        Code = "VIP333"
+	ProxyLogErrors        Code = "VIP334"
 	ProxyModeDiffers      Code = "VIP335"
 
 	NodePortNotProgrammed   Code = "VIP340"
@@ -123,6 +127,7 @@ var Catalogue = []Entry{
 	{IPVSUnsupported, "IPVSUnsupported", Warning, "IPVS mode does not do this, or not as it is set up"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
+	{ProxyCrashing, "ProxyCrashing", Error, "kube-proxy of a node ends again and again"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
 	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
 	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 )
@@ -31,7 +32,7 @@ var backendMissing = &Check{
 				Title:    fmt.Sprintf("%s never sends to %s, %d of %d usable endpoints", f.view.label(), listBackends(pr.missing), len(pr.missing), len(pr.expect.Backends)),
 				Expected: "each of " + listBackends(pr.expect.Backends) + " drawn",
 				Found:    "drawn: " + listTo(rewritten(pr.outcomes)) + ", for " + f.affected(),
-				Evidence: append(evidence, f.view.frozenProxy()...),
+				Evidence: slices.Concat(evidence, f.view.frozenProxy(), p.knownBugs(f.view, diagnosis.BackendMissing)),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
 			})
 		}

@@ -31,7 +31,7 @@ var externalIPNotProgrammed = &Check{
 				Title:    title,
 				Expected: pr.wantText(),
 				Found:    "no rule rewrites " + f.affected() + "; " + pr.insideText(),
-				Evidence: append(append(f.view.silence(pr), pr.insideEvidence()...), field),
+				Evidence: append(append(append(f.view.silence(pr), pr.insideEvidence()...), field), p.knownBugs(f.view, diagnosis.ExternalIPNotProgrammed)...),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
 			}
 			if pr.frontend.Kind == proxy.ExternalIP && f.view.seen.externalIPsOff() {

@@ -16,6 +16,7 @@ import (
 // that explain others come first.
 var nodeChecks = []*Check{
 	proxyNotRunning,
+	proxyCrashing,
 	proxyModeDiffers,
 	twoIptablesBackends,
 	leftoverProxyMode,

@@ -51,8 +51,8 @@ var proxyNotRunning = &Check{
 func (v *nodeView) noProxy() []diagnosis.Evidence {
 	s := v.seen
 	alive := slices.ContainsFunc(s.processes, func(pr proxyProcess) bool { return pr.state != "Z" })
-	if s.replacement != "" || s.answered != "" || alive || podRuns(s.pod) {
-		return nil
+	if s.replacement != "" || s.answered != "" || alive || podRuns(s.pod) || crashLoops(s.pod) != nil {
+		return nil // one that crashes is VIP331's
 	}
 	var out []diagnosis.Evidence
 	if s.processesRead && len(s.processes) > 0 {

@@ -2,6 +2,7 @@ package walk
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 )
@@ -24,7 +25,7 @@ var staleBackend = &Check{
 				Title:    fmt.Sprintf("%s still sends %s to %s, not among the endpoints that it may use", f.view.label(), share(pr.stale), listTo(pr.stale)),
 				Expected: expected,
 				Found:    "DNAT to " + listTo(pr.stale) + ", for " + f.affected(),
-				Evidence: append(evidence, f.view.frozenProxy()...),
+				Evidence: slices.Concat(evidence, f.view.frozenProxy(), p.knownBugs(f.view, diagnosis.StaleBackend)),
 				Fixes:    []Proposal{p.restartProxy(f.view)},
 			})
 		}
