@@ -19,8 +19,15 @@ type Host struct {
 	addressesRead bool
 	links         map[string]bool // interfaces that `ip addr` shows with all they are
 	masters       map[string]bool // interfaces that have ports: bridges and bonds
+	up            map[string]bool // of links: that they are up
+	interfaces    map[netip.Addr][]string
 	routes        []Route
 	routesRead    bool
+	tables        map[string]*table
+	tableNames    []string  // in the order of the text
+	familyRead    [2]bool   // by index: a route of the family was read
+	whole         [2]bool   // and table local with them, so all tables
+	rules         [2][]Rule // of policy routing, by priority; empty where not read
 	sysctls       map[string]string
 	// Fallback answers for an address when the node's own were not read; nil
 	// means that nothing is known.
@@ -37,7 +44,15 @@ type Route struct {
 	Dev    string
 	Table  string // "main" where the line does not say
 	Metric int
-	Text   string
+	// Scope is link for what is on the wire itself.
+	Scope string
+	// Dead routes are passed over by the kernel; of a route with LinkDown the
+	// interface has no carrier. Of several ways, all are so.
+	Dead, LinkDown bool
+	Line           int
+	Text           string
+
+	hops int // ways that were read
 }
 
 var _ netfilter.Host = (*Host)(nil)
@@ -65,7 +80,16 @@ func (h *Host) AddAddress(a netip.Addr, iface string) {
 	}
 	h.addresses[a.Unmap()] = iface
 	h.addressesRead = true
+	if h.interfaces == nil {
+		h.interfaces = map[netip.Addr][]string{}
+	}
+	if on := h.interfaces[a.Unmap()]; !slices.Contains(on, iface) {
+		h.interfaces[a.Unmap()] = append(on, iface)
+	}
 }
+
+// Interfaces are all that have the address.
+func (h *Host) Interfaces(a netip.Addr) []string { return h.interfaces[a.Unmap()] }
 
 // Local implements netfilter.Host. The local routing table counts too: an
 // address may be the node's own by a route alone.
@@ -77,8 +101,8 @@ func (h *Host) Local(a netip.Addr) netfilter.Tri {
 	if _, ok := h.addresses[a]; ok {
 		return netfilter.True
 	}
-	for _, r := range h.routes {
-		if r.Type == "local" && r.Prefix.Contains(a) {
+	for _, name := range h.tableNames {
+		if r, ok := h.LookupIn(name, a); ok && r.Type == "local" {
 			return netfilter.True
 		}
 	}
@@ -102,20 +126,7 @@ func (h *Host) Route(a netip.Addr) string {
 }
 
 // Lookup finds the main table's route to the address.
-func (h *Host) Lookup(a netip.Addr) (Route, bool) {
-	a = a.Unmap()
-	best, found := Route{}, false
-	for _, r := range h.routes {
-		if r.Table != "main" || !r.Prefix.Contains(a) {
-			continue
-		}
-		if !found || r.Prefix.Bits() > best.Prefix.Bits() ||
-			(r.Prefix.Bits() == best.Prefix.Bits() && r.Metric < best.Metric) {
-			best, found = r, true
-		}
-	}
-	return best, found
-}
+func (h *Host) Lookup(a netip.Addr) (Route, bool) { return h.LookupIn("main", a) }
 
 // RoutesRead says whether the routes are known.
 func (h *Host) RoutesRead() bool { return h.routesRead }
@@ -127,6 +138,17 @@ func (h *Host) Bridge(iface string) netfilter.Tri {
 		return netfilter.False
 	}
 	return netfilter.Unknown
+}
+
+// Master says whether an interface has ports: that it is a bridge, or a bond.
+func (h *Host) Master(iface string) bool { return h.masters[iface] }
+
+// Up says whether an interface is up (not whether it has a carrier).
+func (h *Host) Up(iface string) netfilter.Tri {
+	if !h.links[iface] {
+		return netfilter.Unknown
+	}
+	return netfilter.Of(h.up[iface])
 }
 
 // Link says whether the node has an interface of that name; Unknown where `ip

@@ -2,6 +2,7 @@ package host
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,9 +39,10 @@ func (h *Host) link(iface string, f []string) {
 		return
 	}
 	if h.links == nil {
-		h.links, h.masters = map[string]bool{}, map[string]bool{}
+		h.links, h.masters, h.up = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	}
 	h.links[iface] = true
+	h.up[iface] = slices.Contains(strings.Split(strings.Trim(f[0], "<>"), ","), "UP")
 	for i := 0; i+1 < len(f); i++ {
 		if f[i] == "master" {
 			h.masters[f[i+1]] = true
@@ -92,24 +94,33 @@ var routeTypes = map[string]bool{
 // either family. Lines that are no routes are passed over.
 func (h *Host) ParseRoute(text string) {
 	v6 := strings.Contains(text, "::")
+	var cur *Route
+	flush := func() {
+		if cur != nil {
+			h.addRoute(*cur)
+		}
+		cur = nil
+	}
+	n := 0
 	for line := range strings.Lines(text) {
+		n++
 		f := strings.Fields(line)
 		if len(f) == 0 {
 			continue
 		}
-		if f[0] == "nexthop" && len(h.routes) > 0 {
-			// A continuation: the first way of a multipath route stands for it.
-			last := &h.routes[len(h.routes)-1]
-			if last.Dev == "" {
-				last.options(f[1:])
+		if f[0] == "nexthop" {
+			if cur != nil {
+				cur.options(f[1:])
 			}
 			continue
 		}
+		flush()
 		if r, ok := parseRoute(f, strings.TrimSpace(line), v6); ok {
-			h.routes = append(h.routes, r)
-			h.routesRead = true
+			r.Line = n
+			cur = &r
 		}
 	}
+	flush()
 }
 
 func parseRoute(f []string, text string, v6 bool) (Route, bool) {
@@ -144,11 +155,22 @@ func parseRoute(f []string, text string, v6 bool) (Route, bool) {
 	return r, true
 }
 
+// options reads what follows a route's prefix, or one of its several ways: the
+// first that may be used stands for all.
 func (r *Route) options(f []string) {
+	if strings.Contains(strings.Join(f, " "), " dev ") || len(f) > 0 && f[0] == "dev" {
+		dead, down := slices.Contains(f, "dead"), slices.Contains(f, "linkdown")
+		if r.hops > 0 && !r.Dead && !r.LinkDown || r.hops > 0 && dead {
+			r.hops++
+			return
+		}
+		r.Dead, r.LinkDown = dead, down
+		r.hops++
+	}
 	for i := 0; i+1 < len(f); i++ {
 		switch f[i] {
 		case "via":
-			if f[i+1] == "inet6" && i+2 < len(f) {
+			if (f[i+1] == "inet6" || f[i+1] == "inet") && i+2 < len(f) {
 				i++
 			}
 			r.Via, _ = netip.ParseAddr(f[i+1])
@@ -158,6 +180,8 @@ func (r *Route) options(f []string) {
 			r.Table = f[i+1]
 		case "metric":
 			r.Metric, _ = strconv.Atoi(f[i+1])
+		case "scope":
+			r.Scope = f[i+1]
 		default:
 			continue
 		}
