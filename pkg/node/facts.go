@@ -20,11 +20,13 @@ func (m Machine) addresses(ctx context.Context) []snapshot.Text {
 		missing := func(kind snapshot.TextKind, ref string) snapshot.Text {
 			return snapshot.Text{Kind: kind, Ref: ref, Status: snapshot.Failed, Why: "no ip program is installed", Supply: "install the iproute2 package, then: " + rerun}
 		}
-		return []snapshot.Text{missing(snapshot.IPAddr, "ip addr"), missing(snapshot.IPRoute, "ip route show table all")}
+		return []snapshot.Text{missing(snapshot.IPAddr, "ip addr"), missing(snapshot.IPRoute, "ip route show table all"), missing(snapshot.IPRule, "ip rule"), missing(snapshot.IP6Rule, "ip -6 rule")}
 	}
 	return []snapshot.Text{
 		m.command(ctx, snapshot.IPAddr, program, "addr"),
 		m.command(ctx, snapshot.IPRoute, program, "route", "show", "table", "all"),
+		m.command(ctx, snapshot.IPRule, program, "rule"),
+		m.command(ctx, snapshot.IP6Rule, program, "-6", "rule"),
 	}
 }
 

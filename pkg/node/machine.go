@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,8 @@ func (m Machine) Read(ctx context.Context) (*snapshot.NodeState, error) {
 		func(ctx context.Context) []snapshot.Text { return m.rules(ctx, k, ipv4) },
 		func(ctx context.Context) []snapshot.Text { return m.rules(ctx, k, ipv6) },
 		m.addresses,
-		func(context.Context) []snapshot.Text { return []snapshot.Text{m.sysctls(), k.text} },
+		func(context.Context) []snapshot.Text { return []snapshot.Text{m.sysctls(), k.text, m.builtinModules()} },
+		func(context.Context) []snapshot.Text { return []snapshot.Text{m.podSockets()} },
 	}
 	texts := make([][]snapshot.Text, len(readers), len(readers)+2)
 	var wg sync.WaitGroup
@@ -67,6 +69,7 @@ func (m Machine) Read(ctx context.Context) (*snapshot.NodeState, error) {
 	}
 	wg.Wait()
 	texts = append(texts, m.nft(ctx, k, texts[0], texts[1]))
+	texts = append(texts, m.flows(slices.Concat(texts...)))
 	// Last, because the rules count the packets of the question.
 	texts = append(texts, m.proxy(ctx), m.names())
 	if err := ctx.Err(); err != nil {

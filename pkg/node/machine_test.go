@@ -220,6 +220,10 @@ func TestRules(t *testing.T) {
 
 func TestReadMachine(t *testing.T) {
 	f := newFake()
+	f.files["lib/modules/6.1.0/modules.builtin"] = file("kernel/net/ipv6/ipv6.ko\nkernel/fs/ext4/ext4.ko\n")
+	f.files["proc/net/stat/nf_conntrack"] = file("entries found\n00000001 00000000\n")
+	f.files["proc/net/ip_vs"] = file("TCP  0A600032:0050 rr\n")
+	f.files["proc/net/nf_conntrack"] = file("ipv4 2 tcp 6 9 ESTABLISHED src=10.0.0.1 dst=10.96.0.50 sport=1 dport=80 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=1\nipv4 2 tcp 6 9 ESTABLISHED src=10.0.0.1 dst=10.96.0.50 sport=1 dport=81 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=1\n")
 	f.Run = func(_ context.Context, program string, args ...string) (string, error) {
 		return "output of " + strings.Join(append([]string{path.Base(program)}, args...), " ") + "\n", Allowed(program, args...)
 	}
@@ -238,13 +242,20 @@ func TestReadMachine(t *testing.T) {
 		snapshot.TableNames6:   "",
 		snapshot.IPAddr:        "output of ip addr\n",
 		snapshot.IPRoute:       "output of ip route show table all\n",
-		snapshot.Sysctl:        "net.ipv4.conf.all.forwarding = 1\nnet.ipv4.conf.eth0/100.rp_filter = 2\nnet.ipv4.ip_forward = 1\n",
-		snapshot.ProcModules:   "bridge 1 0 - Live 0x0\n",
-		snapshot.ProxyProcess:  "42 T kube-proxy\n",
-		snapshot.ProxyMode:     "iptables\n",
-		snapshot.ProxyHealthz:  "HTTP/1.1 503 Service Unavailable\n{}",
-		snapshot.Hostname:      "worker-1\n",
-		snapshot.Uname:         "Linux worker-1 6.1.0\n",
+		snapshot.IPRule:        "output of ip rule\n",
+		snapshot.IP6Rule:       "output of ip -6 rule\n",
+		snapshot.Conntrack:     "ipv4 2 tcp 6 9 ESTABLISHED src=10.0.0.1 dst=10.96.0.50 sport=1 dport=80 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=1\n",
+		snapshot.ConntrackStat: "entries found\n00000001 00000000\n",
+		snapshot.PodSockets:    "",
+
+		snapshot.ModulesBuiltin: "kernel/net/ipv6/ipv6.ko\n",
+		snapshot.Sysctl:         "net.ipv4.conf.all.forwarding = 1\nnet.ipv4.conf.eth0/100.rp_filter = 2\nnet.ipv4.ip_forward = 1\n",
+		snapshot.ProcModules:    "bridge 1 0 - Live 0x0\n",
+		snapshot.ProxyProcess:   "42 T kube-proxy\n",
+		snapshot.ProxyMode:      "iptables\n",
+		snapshot.ProxyHealthz:   "HTTP/1.1 503 Service Unavailable\n{}",
+		snapshot.Hostname:       "worker-1\n",
+		snapshot.Uname:          "Linux worker-1 6.1.0\n",
 	}
 	have := map[snapshot.TextKind]string{}
 	for _, x := range s.Texts {

@@ -108,6 +108,7 @@ func (n namespace) kernelState() map[string]string {
 	out["names"] = n.run("", "cat", "/proc/net/ip_tables_names")
 	out["names6"] = n.run("", "cat", "/proc/net/ip6_tables_names")
 	out["nft"] = n.run("", "nft", "-a", "list", "ruleset")
+	out["rule"], out["rule6"] = n.run("", "ip", "rule"), n.run("", "ip", "-6", "rule")
 	for _, p := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
 		out[p] = withoutDates(n.run("", p, "-c"))
 	}
@@ -206,6 +207,9 @@ func TestLocalChangesNothing(t *testing.T) {
 			}
 			if x := state.Text(snapshot.IPRoute); !strings.Contains(x.Content, "local 127.0.0.1 dev lo") {
 				t.Errorf("ip route: %s %q %s", x.Status, x.Content, x.Why)
+			}
+			if x := state.Text(snapshot.IPRule); !strings.Contains(x.Content, "lookup main") {
+				t.Errorf("ip rule: %s %q %s", x.Status, x.Content, x.Why)
 			}
 			if x := state.Text(snapshot.ProxyMode); x.Status != snapshot.Failed {
 				t.Errorf("proxy mode: %s %q", x.Status, x.Content)

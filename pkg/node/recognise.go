@@ -31,6 +31,7 @@ var tools = []*tool{
 	{name: "ip addr", kind: snapshot.IPAddr, begins: regexp.MustCompile(`^\d+: \S+: <[A-Z0-9_,-]*>`)},
 	{name: "ip route", kind: snapshot.IPRoute, begins: regexp.MustCompile(
 		`^(default|(unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast) \S+|[0-9a-f.:]+(/\d+)?) (.* )?(dev|via|metric|nexthop|proto) \S`)},
+	{name: "ip rule", kind: snapshot.IPRule, begins: regexp.MustCompile(`^\d+:\s+(not )?from \S+ `)},
 	{name: "sysctl -a", kind: snapshot.Sysctl, begins: regexp.MustCompile(`^(abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm)[./]\S+ ?= ?`)},
 	{name: "cat /proc/modules", kind: snapshot.ProcModules, begins: regexp.MustCompile(`^\w+ \d+ -?\d+ \S+ (Live|Loading|Unloading) `)},
 	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: regexp.MustCompile(`^(raw|mangle|nat|filter|security)$`)},
@@ -45,7 +46,10 @@ var tools = []*tool{
 	{name: "cat /proc/net/ip_vs_stats", begins: regexp.MustCompile(`^\s*Total Incoming Outgoing`)},
 	{name: "ipset save", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
 	{name: "ipset list", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^Name: \S+$`)},
-	{name: "conntrack -L", begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
+	{name: "conntrack -L", kind: snapshot.Conntrack, begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
+	{name: "cat /proc/net/stat/nf_conntrack", kind: snapshot.ConntrackStat, begins: regexp.MustCompile(`^entries +(clashres|searched) +found +`)},
+	{name: "cat /lib/modules/RELEASE/modules.builtin", kind: snapshot.ModulesBuiltin, begins: regexp.MustCompile(`^kernel/\S+\.ko$`)},
+	{name: "pod sockets of vipwalk node-state", kind: snapshot.PodSockets, begins: regexp.MustCompile(`^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f-]{19,23} (none|(tcp|udp)6? \S+:\d+)$`)},
 	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
 

@@ -124,6 +124,14 @@ func TestRecognise(t *testing.T) {
 		{"commands of both families", "a.txt", "# iptables -t nat -S\n-P PREROUTING ACCEPT\n# ip6tables -t nat -S\n-P PREROUTING ACCEPT\n", []described{{snapshot.IptablesSave, 1, done, ""}, {snapshot.Ip6tablesSave, 3, done, ""}}},
 		{"ipset save", "a.txt", testdata(t, "ipset-save.txt"), []described{{snapshot.IpsetSave, 1, done, ""}}},
 		{"ipset list", "a.txt", testdata(t, "ipset-list.txt"), []described{{snapshot.IpsetSave, 1, done, ""}}},
+		{"ip rule", "a.txt", "0:\tfrom all lookup local\n32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n", []described{{snapshot.IPRule, 1, done, ""}}},
+		{"ip -6 rule", "ip6-rule.txt", "0:\tfrom all lookup local\n32766:\tfrom all lookup main\n", []described{{snapshot.IP6Rule, 1, done, ""}}},
+		{"ip -6 rule, by an address", "a.txt", "0:\tfrom all lookup local\n9:\tnot from fd00::/8 lookup 7\n", []described{{snapshot.IP6Rule, 1, done, ""}}},
+		{"conntrack -L", "a.txt", "tcp      6 119 SYN_SENT src=172.18.0.1 dst=10.10.10.10 sport=60000 dport=80 [UNREPLIED] src=1.2.3.4 dst=1.2.3.4 sport=1 dport=2\n", []described{{snapshot.Conntrack, 1, done, ""}}},
+		{"/proc/net/nf_conntrack", "a.txt", "ipv4     2 udp      17 29 src=10.12.0.14 dst=10.15.240.10 sport=43145 dport=53 [UNREPLIED] src=10.12.0.11 dst=10.12.0.14 sport=53 dport=43145 mark=0 zone=0 use=2\n", []described{{snapshot.Conntrack, 1, done, ""}}},
+		{"conntrack's counters", "a.txt", "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error\n00000049  00000000 00000000 00000000 00000003 00000000 00000000 00000000 00000000 00000001 00000000 00000000 00000000\n", []described{{snapshot.ConntrackStat, 1, done, ""}}},
+		{"modules.builtin", "a.txt", "kernel/net/netfilter/nf_conntrack.ko\nkernel/net/bridge/bridge.ko\n", []described{{snapshot.ModulesBuiltin, 1, done, ""}}},
+		{"pod sockets", "a.txt", "dd3e9f1f-9cba-4bf2-9f5c-c39502194838 tcp 0.0.0.0:8080\ndd3e9f1f-9cba-4bf2-9f5c-c39502194839 none\n0123456789abcdef0123456789abcdef tcp6 [::]:10256\n", []described{{snapshot.PodSockets, 1, done, ""}}},
 		{"nft beside a dump", "a.txt", testdata(t, "nft-list-ruleset.txt") + "\n" + save4, []described{{snapshot.NftRuleset, 1, done, ""}, {snapshot.IptablesSave, lines(testdata(t, "nft-list-ruleset.txt")) + 2, done, ""}}},
 	}
 	for _, tt := range tests {
@@ -151,7 +159,6 @@ func TestReadFilesErrors(t *testing.T) {
 		{"noise", "hello there\nhow are you\n", `line 1: not recognised: "hello there"; expected`},
 		{"comments", "# nothing\n", "nothing but comments"},
 		{"ipvsadm -Lnc", "IPVS connection entries\npro expire state       source             virtual            destination\n", "recognised as `ipvsadm -Lnc`"},
-		{"conntrack", "tcp      6 119 SYN_SENT src=172.18.0.1 dst=10.10.10.10 sport=60000 dport=80 [UNREPLIED] src=1.2.3.4 dst=1.2.3.4 sport=1 dport=2\n", "recognised as `conntrack -L`"},
 		{"objects", "apiVersion: v1\nkind: Service\n", "give them with --objects"},
 		{"objects in JSON", "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\"\n}\n", "line 2: Kubernetes objects"},
 		{"half a state", stateHead + "\nwhat is this\nat: x\n", "line 2: expected a field"},

@@ -43,7 +43,7 @@ var commands = map[string][][]string{
 	"iptables-legacy-save":  {{"-c"}},
 	"ip6tables-legacy-save": {{"-c"}},
 	"nft":                   {{"-j", "list", "tables"}, {"list", "tables"}}, // and one table: see listsTable
-	"ip":                    {{"addr"}, {"route", "show", "table", "all"}},
+	"ip":                    {{"addr"}, {"route", "show", "table", "all"}, {"rule"}, {"-6", "rule"}},
 }
 
 // Allowed returns an error unless the command line is one of the few that this

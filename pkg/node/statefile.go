@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
@@ -108,6 +109,8 @@ func (f *stateFile) section(s *section, lines []string) {
 		f.dump(s, lines)
 	case s.kind == snapshot.TableNames && strings.Contains(f.base(), "ip6"):
 		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(lines))})
+	case s.kind == snapshot.IPRule && f.rulesOf6(s.content(lines)):
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.IP6Rule, s.content(lines))})
 	case s.kind == snapshot.Ipvsadm && procVirtualServer.MatchString(s.content(lines)):
 		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.ProcIPVS, s.content(lines))})
 	case s.kind != "":
@@ -115,6 +118,15 @@ func (f *stateFile) section(s *section, lines []string) {
 	default:
 		f.unread(s, lines)
 	}
+}
+
+// rulesOf6 says whether a text of `ip rule` is of IPv6: by what it holds, or
+// else by the file's name.
+func (f *stateFile) rulesOf6(content string) bool {
+	if v6, known := host.RuleFamily(content); known {
+		return v6
+	}
+	return strings.Contains(f.base(), "6")
 }
 
 // listedFamily is the family of rules that are not iptables-save's as it prints

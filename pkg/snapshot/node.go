@@ -17,8 +17,14 @@ const (
 	ProcIPVS            TextKind = "proc-net-ip-vs"        // /proc/net/ip_vs
 	IPAddr              TextKind = "ip-addr"               // ip addr
 	IPRoute             TextKind = "ip-route"              // ip route show table all, or ip route
+	IPRule              TextKind = "ip-rule"               // ip rule
+	IP6Rule             TextKind = "ip6-rule"              // ip -6 rule
 	Sysctl              TextKind = "sysctl"                // sysctl -a, or the part that matters: name = value
 	ProcModules         TextKind = "proc-modules"          // /proc/modules
+	ModulesBuiltin      TextKind = "modules-builtin"       // the lines for networks of /lib/modules/RELEASE/modules.builtin
+	Conntrack           TextKind = "conntrack"             // /proc/net/nf_conntrack or conntrack -L; of node-state, the connections to Services
+	ConntrackStat       TextKind = "conntrack-stat"        // /proc/net/stat/nf_conntrack
+	PodSockets          TextKind = "pod-sockets"           // listening sockets of the node's pods: "UID PROTO ADDRESS:PORT" a line, or "UID none"
 	TableNames          TextKind = "ip-tables-names"       // /proc/net/ip_tables_names: legacy tables that exist
 	TableNames6         TextKind = "ip6-tables-names"      // /proc/net/ip6_tables_names
 	ProxyProcess        TextKind = "proxy-process"         // processes that may be the service proxy: "PID STATE NAME" a line
@@ -30,8 +36,8 @@ const (
 
 // TextKinds are all kinds, in the order in which a bundle lists them.
 var TextKinds = []TextKind{
-	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, Sysctl,
-	ProcModules, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
+	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, IPRule, IP6Rule, Sysctl,
+	ProcModules, ModulesBuiltin, Conntrack, ConntrackStat, PodSockets, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
 }
 
 // Text is the output of one ordinary tool on a node, kept as it was printed,
