@@ -176,6 +176,11 @@ func TestCollectRequests(t *testing.T) {
 			beyond: []string{"namespaces/kube-system/configmaps/kube-proxy-config"},
 		},
 		{
+			name: "Antrea is there", rounds: 2, scope: orders(),
+			world:  world(pod(snapshot.ProxyNamespace, "antrea-agent-1", "antrea", corev1.ConditionTrue)),
+			beyond: []string{"namespaces/kube-system/configmaps/antrea-config"},
+		},
+		{
 			name: "policies forbidden cluster-wide", world: world(), rounds: 2, scope: orders(),
 			setup:  func(s *apitest.Server) { s.Forbid(snapshot.NetworkPolicies, "") },
 			beyond: []string{"networking.k8s.io/v1/namespaces/shop/networkpolicies"},

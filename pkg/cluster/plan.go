@@ -61,11 +61,27 @@ func plan(scope *Scope, snap *snapshot.Snapshot) []request {
 	if p.proxyConfigElsewhere() {
 		p.addRequest(proxyConfig(1))
 	}
+	p.replacementConfig()
 	return p.want
 }
 
 func proxyConfig(i int) request {
 	return request{resource: snapshot.ConfigMaps, namespace: snapshot.ProxyNamespace, name: snapshot.ProxyConfigMaps[i]}
+}
+
+// replacementConfig wants what says whether a network plugin that is there
+// stands in for kube-proxy.
+func (p *planner) replacementConfig() {
+	for i := range p.snap.Objects.Pods {
+		pod := &p.snap.Objects.Pods[i]
+		switch {
+		case pod.Namespace != snapshot.ProxyNamespace:
+		case pod.Labels["k8s-app"] == "cilium":
+			p.addRequest(request{resource: snapshot.ConfigMaps, namespace: snapshot.ProxyNamespace, name: snapshot.ReplacementConfigMaps[0]})
+		case pod.Labels["app"] == "antrea":
+			p.addRequest(request{resource: snapshot.ConfigMaps, namespace: snapshot.ProxyNamespace, name: snapshot.ReplacementConfigMaps[1]})
+		}
+	}
 }
 
 // proxyConfigElsewhere says whether the usual ConfigMap could be read, and

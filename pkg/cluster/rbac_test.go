@@ -56,7 +56,7 @@ func TestRBACIsWhatIsRead(t *testing.T) {
 
 	want := []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
-		ResourceNames: []string{proxyConfig(0).name, proxyConfig(1).name},
+		ResourceNames: append([]string{proxyConfig(0).name, proxyConfig(1).name}, snapshot.ReplacementConfigMaps...),
 	}}
 	if diff := cmp.Diff(want, proxy.Rules); diff != "" {
 		t.Error(diff)

@@ -54,7 +54,8 @@ type Objects struct {
 	Events          []corev1.Event
 	ServiceCIDRs    []networkingv1.ServiceCIDR
 	IPAddresses     []networkingv1.IPAddress
-	// ConfigMaps holds kube-proxy's configuration and nothing else.
+	// ConfigMaps holds kube-proxy's configuration, what says whether a network
+	// plugin stands in for it, and nothing else.
 	ConfigMaps []corev1.ConfigMap
 }
 

@@ -35,9 +35,13 @@ var proxyFields = map[string][]string{
 }
 
 // StripConfigMap keeps kube-proxy's configuration, parsed and written anew
-// with the fields that a walk reads; false for any other ConfigMap. A
-// configuration that is not YAML is replaced by a line that says so.
+// with the fields that a walk reads, and what says whether a network plugin
+// stands in for it; false for any other ConfigMap. A configuration that is not
+// YAML is replaced by a line that says so.
 func StripConfigMap(in *corev1.ConfigMap) (corev1.ConfigMap, bool) {
+	if in.Namespace == ProxyNamespace && contains(ReplacementConfigMaps, in.Name) {
+		return stripReplacement(in), true
+	}
 	if in.Namespace != ProxyNamespace || !contains(ProxyConfigMaps, in.Name) {
 		return corev1.ConfigMap{}, false
 	}

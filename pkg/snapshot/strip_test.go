@@ -294,6 +294,27 @@ nodePortAddresses:
 	}
 }
 
+func TestStripReplacementConfigMap(t *testing.T) {
+	cilium := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ProxyNamespace, Name: "cilium-config"},
+		Data: map[string]string{"kube-proxy-replacement": "true", "etcd-config": marker, "ipam": "cluster-pool"}}
+	got, ok := StripConfigMap(&cilium)
+	if diff := cmp.Diff(map[string]string{"kube-proxy-replacement": "true", "ipam": "cluster-pool"}, got.Data); !ok || diff != "" {
+		t.Errorf("%t %s", ok, diff)
+	}
+	antrea := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ProxyNamespace, Name: "antrea-config"},
+		Data: map[string]string{"antrea-agent.conf": "antreaProxy: {enable: true, proxyAll: true, nodePortAddresses: [" + marker + "]}\nsecret: " + marker, "antrea-cni.conflist": marker}}
+	got, ok = StripConfigMap(&antrea)
+	if diff := cmp.Diff(map[string]string{"antrea-agent.conf": "antreaProxy:\n  enable: true\n  proxyAll: true\n"}, got.Data); !ok || diff != "" {
+		t.Errorf("%t %s", ok, diff)
+	}
+	if again, _ := StripConfigMap(&got); again.Data["antrea-agent.conf"] != got.Data["antrea-agent.conf"] {
+		t.Error("stripping twice changes it")
+	}
+	if got := stripAntrea(marker); strings.Contains(got, marker) {
+		t.Errorf("%q", got)
+	}
+}
+
 func FuzzStripProxyConfig(f *testing.F) {
 	f.Add("mode: ipvs\nipvs: {strictARP: true}")
 	f.Add("a: &a {mode: *a}")
