@@ -52,6 +52,9 @@ func (c Chain) Destinations() iter.Seq[Destination] {
 	}
 }
 
+// Destinations are those that the rule names.
+func (r *Rule) Destinations() iter.Seq[Destination] { return r.destinations() }
+
 // destinations goes through the rule's expressions up to the first map that it
 // looks up, or to its end. Sets that are asked before a map give destinations
 // of their own.

@@ -37,10 +37,9 @@ type auditView struct {
 	vips map[netip.Addr]bool
 	// pods are the networks whose addresses the rules take for pods'.
 	pods []netip.Prefix
-	// nodePortAt is where a packet to a node port is sent, by family; standIn
-	// says that it is nobody's address, and stands for the node's own.
+	// nodePortAt is where a packet to a node port is sent, by family: an address
+	// of the node, or one that stands for it.
 	nodePortAt [2]netip.Addr
-	standIn    [2]bool
 	// node is the source of the node's own packets, by family.
 	node     [2]netip.Addr
 	ownKnown [2]bool
@@ -312,10 +311,10 @@ func (a *audit) onlyPort(fs []ruleFrontend) []ruleFrontend {
 // pass is the walk of one group.
 func (a *audit) pass(g *auditGroup) *Pass {
 	p := &Pass{world: a.world, Client: a.opts.Client, audit: a}
-	p.Target = Target{Namespace: g.namespace, Name: g.name}
-	if g.name == "" {
-		f := &g.frontends[0]
-		p.Target.Text = frontendText(f.Frontend, netip.AddrPortFrom(f.IP, uint16(f.Port)))
+	f := &g.frontends[0] // stands for all where the Service has to be named
+	p.Target = Target{
+		Namespace: g.namespace, Name: g.name,
+		Text: strings.ToLower(frontendText(f.Frontend, netip.AddrPortFrom(f.IP, uint16(f.Port)))),
 	}
 	p.auditOf = g
 	for _, l := range layers() {
@@ -413,11 +412,19 @@ func (p *Pass) summariseAudit() Summary {
 	case lost > 0:
 		return Summary{Status: diagnosis.Unknown, Text: who + ": its rules do not tell where the packet goes"}
 	case empty == len(probes):
-		return Summary{Status: diagnosis.OK, Text: who + " turns it away as a Service without endpoints"}
+		return Summary{Status: diagnosis.OK, Text: who + turnedAway}
 	case empty > 0:
 		return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s; %d of %d kinds of packet are turned away as to no endpoints", who, countBackends(len(to)), empty, len(probes))}
 	}
 	return Summary{Status: diagnosis.OK, Text: fmt.Sprintf("%s sends to %s", who, countBackends(len(to)))}
+}
+
+// turnedAway is what a node does with a Service that has no endpoints.
+const turnedAway = " turns it away as a Service without endpoints"
+
+// allTurnedAway says whether no packet meets anything else.
+func allTurnedAway(probes []*probe) bool {
+	return len(probes) > 0 && !slices.ContainsFunc(probes, func(pr *probe) bool { return len(pr.refused) != len(pr.outcomes) })
 }
 
 // fault says whether a packet does not get through, for another reason than

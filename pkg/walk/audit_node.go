@@ -31,7 +31,7 @@ func (v *auditView) prepare() {
 	v.pods = v.podRanges()
 	for _, v6 := range []bool{false, true} {
 		i := index(v6)
-		v.nodePortAt[i], v.standIn[i] = v.nodePortAddress(v6)
+		v.nodePortAt[i] = v.nodePortAddress(v6)
 		v.node[i] = v.nodePortAt[i]
 		if own := v.ownAddresses(v6); len(own) > 0 {
 			v.node[i], v.ownKnown[i] = own[0], true
@@ -59,12 +59,48 @@ func (v *auditView) local(a netip.Addr) netfilter.Tri {
 	return netfilter.Unknown
 }
 
+// assumeVIP takes the address that was asked about for none of the node's own
+// where `ip addr` was not read and kube-proxy's rules name it, as an audit does.
+func (p *Pass) assumeVIP(v *nodeView) {
+	vip := p.Target.Addr
+	if v.host.AddressesRead() || !vip.IsValid() || v.seen.mode() != "iptables" || !v.namesVIP(vip) {
+		return
+	}
+	before := v.host.Fallback
+	v.host.Fallback = func(a netip.Addr) netfilter.Tri {
+		if a == vip {
+			return netfilter.False
+		}
+		return before(a)
+	}
+	p.Note(diagnosis.LayerNode, diagnosis.Missing{
+		What: "the addresses of " + v.label(), Why: "`ip addr` is not in the input: " + vip.String() + ", which kube-proxy's rules name, is taken for none of them", Supply: v.supply(),
+	})
+}
+
+// namesVIP says whether a rule of kube-proxy's is for the address.
+func (v *nodeView) namesVIP(vip netip.Addr) bool {
+	rules := v.rules.OnlyFamily(familyOf(vip.Is6()))
+	for _, at := range frontendChains {
+		for _, c := range rules.Chains(at.table, at.chain) {
+			for r := range c.RulesTo(vip) {
+				for d := range r.Destinations() {
+					if d.Addr == vip && d.Port != 0 {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
 // nodePortAddress is an address of the node at which it serves node ports: its
 // own, or the one that the rules name, or else a stand-in for any.
-func (v *auditView) nodePortAddress(v6 bool) (a netip.Addr, standIn bool) {
+func (v *auditView) nodePortAddress(v6 bool) netip.Addr {
 	for _, a := range v.ownAddresses(v6) {
 		if v.servesNodePorts(a) {
-			return a, false
+			return a
 		}
 	}
 	var loopback netip.Addr
@@ -74,16 +110,16 @@ func (v *auditView) nodePortAddress(v6 bool) (a netip.Addr, standIn bool) {
 		case a.IsLoopback():
 			loopback = a
 		default:
-			return a, false
+			return a
 		}
 	}
 	switch {
 	case loopback.IsValid():
-		return loopback, false
+		return loopback
 	case v6:
-		return nodeStandIn6, true
+		return nodeStandIn6
 	}
-	return nodeStandIn4, true
+	return nodeStandIn4
 }
 
 // ownAddresses are the node's, the one that it is known by first.
@@ -336,12 +372,8 @@ func forSourcesOnly(o netfilter.Outcome) bool {
 // packet, in short; the rules only where something is the matter, as ten
 // thousand healthy Services have a million of them.
 func (p *Pass) auditPath(pr *probe) diagnosis.Path {
-	to := frontendText(pr.frontend, pr.dst)
-	if i := index(pr.frontend.V6); pr.frontend.Kind == proxy.NodePort && p.audit.standsIn(pr.view, i) {
-		to = fmt.Sprintf(":%d/%s", pr.frontend.Port, pr.frontend.Protocol)
-	}
 	out := diagnosis.Path{
-		Node: pr.view.name, Client: pr.caller.label, Frontend: to,
+		Node: pr.view.name, Client: pr.caller.label, Frontend: frontendText(pr.frontend, pr.dst),
 		Status: pr.status(), Summary: pr.summary(), Outcomes: make([]diagnosis.Outcome, 0, len(pr.outcomes)),
 	}
 	whole := pr.bad() || len(pr.undecided) > 0 || len(pr.outcomes) == 1
@@ -352,8 +384,4 @@ func (p *Pass) auditPath(pr *probe) diagnosis.Path {
 		out.Outcomes = append(out.Outcomes, ReportOutcome(o))
 	}
 	return out
-}
-
-func (a *audit) standsIn(v *nodeView, family int) bool {
-	return slices.ContainsFunc(a.views, func(av *auditView) bool { return av.nodeView == v && av.standIn[family] })
 }

@@ -15,7 +15,8 @@ import (
 func (p *Pass) consequence(ds []diagnosis.Diagnosis) string {
 	failing := false
 	for _, d := range ds {
-		failing = failing || (d.Severity == diagnosis.Error && !d.Ignored)
+		// Without objects it is no fault of the node's, and clients see it all the same.
+		failing = failing || !d.Ignored && (d.Severity == diagnosis.Error || p.Service == nil && d.Code == diagnosis.RejectedAsEmpty)
 	}
 	if !failing {
 		return ""

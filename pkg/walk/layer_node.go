@@ -198,6 +198,8 @@ func (p *Pass) summariseAlone() Summary {
 		}
 	}
 	switch {
+	case allTurnedAway(probes):
+		return Summary{Status: diagnosis.OK, Text: who + turnedAway}
 	case bad && p.raisedOnNodes():
 		return Summary{Status: diagnosis.OK, Text: who + ": not every packet gets through"}
 	case bad:

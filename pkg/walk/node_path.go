@@ -69,7 +69,7 @@ func (p *Pass) endpointName(a netip.Addr) string {
 
 // frontendText is how a report names a frontend: 10.96.0.10:53/UDP.
 func frontendText(f proxy.Frontend, dst netip.AddrPort) string {
-	if f.Kind == proxy.NodePort && !dst.IsValid() {
+	if f.Kind == proxy.NodePort && (!dst.IsValid() || dst.Addr() == nodeStandIn4 || dst.Addr() == nodeStandIn6) {
 		return fmt.Sprintf(":%d/%s", f.Port, f.Protocol)
 	}
 	return fmt.Sprintf("%s/%s", dst, strings.ToUpper(string(f.Protocol)))

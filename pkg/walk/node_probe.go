@@ -70,6 +70,9 @@ func (p *Pass) probes() []*probe {
 		if p.opts.resynced[v.name] || v.lackForMode() != nil {
 			continue
 		}
+		if p.Service == nil {
+			p.assumeVIP(v)
+		}
 		for _, f := range p.nodeFrontends() {
 			p.probeFrontend(v, f)
 		}

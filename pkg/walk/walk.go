@@ -177,6 +177,7 @@ func (p *Pass) layersWithoutService(ds []diagnosis.Diagnosis) []diagnosis.LayerR
 			if len(res.Missing) > 0 {
 				res.Status = diagnosis.Worse(res.Status, diagnosis.Unknown)
 			}
+			res.Missing = append(res.Missing, p.notes[l]...)
 		case alone:
 			res.Status, res.Summary = diagnosis.Unknown, "no API objects were read"
 			if l == diagnosis.LayerSelector {
