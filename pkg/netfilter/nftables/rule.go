@@ -145,7 +145,8 @@ func (p *ruleParser) parse() {
 	for p.err == nil && p.at < len(p.toks) {
 		p.statement()
 	}
-	if bad >= 0 {
+	if bad >= 0 { // whatever else was missed, is missed because of it
+		p.err = nil
 		p.fail(bad, "the quote is not closed")
 	}
 	if p.err != nil {
@@ -219,7 +220,12 @@ func (p *ruleParser) effect(t token) bool {
 	case "counter":
 		p.counter()
 	case "comment":
-		p.at += 2
+		p.at++
+		if p.next().text == "" {
+			p.failf(t, "a comment is missing")
+			return true
+		}
+		p.do(netfilter.Noted{})
 	case "log":
 		p.log()
 	case "limit":
@@ -231,6 +237,7 @@ func (p *ruleParser) effect(t token) bool {
 		if p.take("used") {
 			p.at++
 		}
+		p.do(netfilter.Noted{})
 	case "notrack":
 		p.at++
 		p.do(netfilter.Untrack{})
