@@ -41,7 +41,7 @@ func (t *Table) hooked(hook Hook, chains []string) *Table {
 	}
 	def := t.unread[at]
 	def.Policy, def.Body = "ACCEPT", rules
-	n := &Table{TableInfo: t.TableInfo, chains: &overlaid{t.chains, map[string]*ChainDef{def.Name: &def}, []*ChainDef{&def}}}
+	n := &Table{TableInfo: t.TableInfo, chains: &overlaid{t.chains, map[string]*ChainDef{def.Name: &def}, []*ChainDef{&def}}, turn: t.turn}
 	n.unread = slices.Delete(slices.Clone(t.unread), at, at+1)
 	return n
 }

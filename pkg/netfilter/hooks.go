@@ -1,9 +1,6 @@
 package netfilter
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Priorities at which the kernel itself acts (linux/netfilter_ipv4.h).
 const (
@@ -79,11 +76,8 @@ func (rs *Ruleset) buildHooks(f Family) *hookTable {
 			add(c.Base.Hook, station{kind: unreadStation, prio: hookPriority(c.Base), table: t, chain: c})
 		}
 	}
-	for hook, s := range h.stations {
-		slices.SortStableFunc(s, func(a, b station) int {
-			return cmp.Or(cmp.Compare(a.prio, b.prio), natOrder(a, b))
-		})
-		h.stations[hook] = s
+	for _, s := range h.stations {
+		order(s)
 	}
 	for _, hook := range []Hook{Prerouting, Output} {
 		h.insert(hook, station{kind: conntrackStation, prio: prioConntrack})
@@ -124,13 +118,6 @@ func hookPriority(b *Base) int {
 		return prioDstNAT
 	}
 	return prioSrcNAT
-}
-
-func natOrder(a, b station) int {
-	if a.chain.Base.Kind != NAT || b.chain.Base.Kind != NAT {
-		return 0
-	}
-	return cmp.Compare(a.chain.Base.Priority, b.chain.Base.Priority)
 }
 
 // nextHook is where a packet goes after the last station of its hook.

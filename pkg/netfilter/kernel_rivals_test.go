@@ -3,11 +3,14 @@
 package netfilter_test
 
 import (
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 )
 
 // rivalRules send one address to a backend, and refuse another of which the
@@ -39,7 +42,9 @@ func TestKernelRivals(t *testing.T) {
 			for _, backend := range []netfilter.Backend{netfilter.Legacy, netfilter.NFT} {
 				is := func(ti netfilter.TableInfo) bool { return ti.Backend == backend }
 				ahead := b.walk(both.Ahead(is), kernelFlow{to: "10.91.96.30:80"})
-				alone := b.walk(both.Unhooked(func(c netfilter.Chain, r netfilter.Rule) bool { return c.Backend != backend && r.Jump == "KUBE-SERVICES" }), kernelFlow{to: "10.91.96.30:80"})
+				alone := b.walk(both.Unhooked(func(c netfilter.Chain, r netfilter.Rule) bool {
+					return c.Backend != backend && r.Jump == "KUBE-SERVICES"
+				}), kernelFlow{to: "10.91.96.30:80"})
 				if len(ahead) != 1 || len(alone) != 1 || ahead[0].To != alone[0].To {
 					t.Errorf("%s ahead ends at %v, alone at %v", backend, ahead, alone)
 					continue
@@ -97,4 +102,79 @@ func TestUnhooked(t *testing.T) {
 	if same := rs.Unhooked(func(netfilter.Chain, netfilter.Rule) bool { return false }); len(same.Tables()) != len(rs.Tables()) {
 		t.Error("tables went")
 	}
+}
+
+// TestKernelOrder: of two tables that send one address to two backends at one
+// priority, the kernel asks the one that was made last, and so says the walk of
+// what the kernel then has, by what nft lists of its tables.
+func TestKernelOrder(t *testing.T) {
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("no nft on this machine")
+	}
+	nftTable := func(name, backend string) string {
+		return "table ip " + name + " {\n\tchain pre {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\tip daddr 10.91.96.30 tcp dport 80 dnat to " + backend + "\n\t}\n}\n"
+	}
+	const one, two = "10.91.2.2:8080", "10.91.2.3:8080"
+	for _, c := range []struct {
+		name string
+		load [][2]string // tool and rules
+		want string
+	}{
+		{"two of nft", [][2]string{{"nft", nftTable("a", one)}, {"nft", nftTable("b", two)}}, two},
+		{"two of nft, the other way", [][2]string{{"nft", nftTable("b", two)}, {"nft", nftTable("a", one)}}, one},
+		{"one made anew", [][2]string{{"nft", nftTable("a", one)}, {"nft", nftTable("b", two)}, {"nft", "delete table ip a\n" + nftTable("a", one)}}, one},
+		{"one loaded again", [][2]string{{"nft", nftTable("a", one)}, {"nft", nftTable("b", two)}, {"nft", "flush table ip a\n" + nftTable("a", one)}}, two},
+		{"iptables-nft, then nft", [][2]string{{"iptables-nft", rivalRules(one, "10.91.2.4")}, {"nft", nftTable("kube-proxy", two)}}, two},
+		{"nft, then iptables-nft", [][2]string{{"nft", nftTable("kube-proxy", two)}, {"iptables-nft", rivalRules(one, "10.91.2.4")}}, one},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			for _, l := range c.load {
+				argv := []string{"netns", "exec", b.node, l[0] + "-restore"}
+				if l[0] == "nft" {
+					argv = []string{"netns", "exec", b.node, "nft", "-f", "-"}
+				}
+				b.command(t, strings.NewReader(l[1]), "ip", argv...)
+			}
+			s, err := b.connect(kernelFlow{to: "10.91.96.30:80"})
+			if err != nil || s.server != c.want {
+				t.Fatalf("the kernel sends to %+v (%v), want %s", s, err, c.want)
+			}
+			for _, flags := range []string{"-j", "-a", ""} {
+				rs := b.readBoth(t, flags)
+				if out := b.walk(rs, kernelFlow{to: "10.91.96.30:80"}); len(out) != 1 || out[0].To.String() != c.want {
+					t.Errorf("nft %s: the kernel sends to %s, the walk says\n%s", flags, c.want, describe(out))
+				}
+			}
+		})
+	}
+}
+
+// readBoth reads the tables of iptables-nft and, each by itself, those of nft,
+// and ranks them by nft's list.
+func (b *bench) readBoth(t *testing.T, flags string) *netfilter.Ruleset {
+	t.Helper()
+	nft := func(args ...string) string {
+		return b.command(t, nil, "ip", slices.Concat([]string{"netns", "exec", b.node, "nft"}, strings.Fields(flags), args)...)
+	}
+	tables, ok := nftables.ReadTables(nft("list", "tables"))
+	if !ok || len(tables) == 0 {
+		t.Fatalf("nft %s list tables: %v", flags, tables)
+	}
+	saved, _, err := iptables.Parse(b.command(t, nil, "ip", "netns", "exec", b.node, "iptables-nft-save"), iptables.Options{Source: "iptables-nft-save", Backend: netfilter.NFT, Whole: true})
+	if err != nil {
+		saved = netfilter.New([]netfilter.Contents{{Whole: true, Family: netfilter.IPv4}}) // no table of it
+	}
+	parts := []*netfilter.Ruleset{saved}
+	for _, table := range tables {
+		if table.Name == "nat" || table.Name == "filter" {
+			continue
+		}
+		rs, _, err := nftables.Parse(nft("list", "table", table.Family, table.Name), nftables.Options{Source: "nft list table " + table.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, rs)
+	}
+	return nftables.Rank(netfilter.Merge(parts...), tables)
 }

@@ -85,6 +85,12 @@ type TableInfo struct {
 	// Listed is the family that nft has for a table of its own listing: ip, ip6
 	// or inet, which is of both address families. "" for any other text.
 	Listed string
+	// Created ranks nf_tables' tables by when they were made: a greater one is
+	// newer. 0 where it is not known, as it never is of x_tables.
+	Created int
+	// Placed: Created is the table's place in its text. It then tells nothing of
+	// tables of another Source.
+	Placed bool
 }
 
 // Body gives the rules of a chain. Implementations are safe for concurrent
@@ -140,6 +146,8 @@ type Table struct {
 	TableInfo
 	chains Chains
 	unread []ChainDef
+	// turn: see Ahead.
+	turn int8
 }
 
 // NewTable makes a table of chains. index gives each chain's place by name; it
@@ -211,8 +219,8 @@ func New(contents []Contents, tables ...*Table) *Ruleset {
 }
 
 // Merge makes one ruleset of several texts' (IPv4 and IPv6, legacy and nft).
-// At equal priority the chains of earlier parts come first; the kernel's own
-// order is that of registration, which no dump tells.
+// Where it is not known in which order the kernel asks chains of equal priority
+// (see TableInfo.Created), those of earlier parts come first.
 func Merge(parts ...*Ruleset) *Ruleset {
 	out := New(nil)
 	for _, p := range parts {

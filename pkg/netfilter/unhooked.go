@@ -37,12 +37,7 @@ func (t *Table) unhooked(drop func(Chain, Rule) bool) *Table {
 	if len(by) == 0 {
 		return t
 	}
-	return &Table{TableInfo: t.TableInfo, chains: &overlaid{Chains: t.chains, by: by}, unread: t.unread}
-}
-
-// Ahead is the ruleset with the tables that first picks ahead of all others:
-// what the kernel does if theirs are the first chains at equal priority, which
-// no dump tells.
-func (rs *Ruleset) Ahead(first func(TableInfo) bool) *Ruleset {
-	return Merge(rs.Only(first), rs.Only(func(t TableInfo) bool { return !first(t) }))
+	out := *t
+	out.chains = &overlaid{Chains: t.chains, by: by}
+	return &out
 }

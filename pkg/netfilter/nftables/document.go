@@ -37,6 +37,8 @@ type tableIndex struct {
 	rules  []ruleAt
 	sets   map[string]*set
 	bodies []body
+	// handle is nft's number of the table, 0 where the text does not show it.
+	handle int
 	// dormant: the table is there and does nothing.
 	dormant bool
 	// compat: a table of iptables-nft.
@@ -187,7 +189,8 @@ func (t *tableIndex) families() []netfilter.Family {
 // ruleset makes the tables of what was indexed. Their rules stay text.
 func (d *document) ruleset() *netfilter.Ruleset {
 	var tables []*netfilter.Table
-	for _, t := range d.tables {
+	numbered := !slices.ContainsFunc(d.tables, func(t *tableIndex) bool { return t.handle == 0 })
+	for place, t := range d.tables {
 		t.group()
 		fams := t.families()
 		if fams == nil {
@@ -203,7 +206,12 @@ func (d *document) ruleset() *netfilter.Ruleset {
 		}
 		defs := t.defs()
 		for _, f := range fams {
-			tables = append(tables, netfilter.NewTable(t.info(f), defs, t.byName))
+			info := t.info(f)
+			if info.Created = t.handle; !numbered {
+				// nft lists tables in the order in which they were made.
+				info.Created, info.Placed = place+1, true
+			}
+			tables = append(tables, netfilter.NewTable(info, defs, t.byName))
 		}
 	}
 	var contents []netfilter.Contents

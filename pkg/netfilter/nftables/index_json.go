@@ -80,6 +80,7 @@ type head struct {
 	family, table, name, chain string
 	kind, hook, prio, policy   string
 	dormant                    bool
+	handle                     int
 	at                         int // of the object
 	keys, data, elems          int // offsets of a set's types and elements
 	elemsEnd                   int
@@ -182,6 +183,8 @@ func (h *head) member(text, key string, start, end int) {
 		h.data = start
 	case "flags":
 		h.flags = value
+	case "handle":
+		h.handle = handleOf(value)
 	case "elem":
 		h.elems, h.elemsEnd = start, end
 	}
@@ -194,7 +197,7 @@ func (d *document) take(what string, h head) {
 		return
 	case "table":
 		t := d.table(h.family, h.name, h.at)
-		t.dormant = strings.Contains(h.flags, "dormant")
+		t.dormant, t.handle = strings.Contains(h.flags, "dormant"), h.handle
 		return
 	}
 	if h.family == "" || h.table == "" {

@@ -145,8 +145,13 @@ func (x *textIndexer) close() {
 	}
 }
 
-// comment reads the warning that nft prints of tables of iptables-nft.
+// comment reads the warning that nft prints of tables of iptables-nft, and
+// behind a table's brace the handle that nft -a prints.
 func (x *textIndexer) comment(s string) {
+	if n, ok := strings.CutPrefix(s, "# handle "); ok && x.in == inTable && x.inside && x.table.handle == 0 {
+		x.table.handle = handleOf(n)
+		return
+	}
 	rest, ok := strings.CutPrefix(s, "# Warning: table ")
 	if !ok || !strings.Contains(rest, "managed by iptables-nft") {
 		return
