@@ -82,6 +82,9 @@ func (a *app) sets(state *snapshot.NodeState) (netfilter.Sets, error) {
 			a.note("%s was not read: %s", t.Kind, t.Why)
 			continue
 		}
+		if strings.TrimSpace(t.Content) == "" {
+			continue // read and empty: no rule can name a set
+		}
 		source := cmp.Or(t.Ref, string(t.Kind))
 		s, problems, err := ipset.Parse(t.Content, source)
 		if err != nil {

@@ -60,7 +60,7 @@ func (m Machine) frontendsOf(texts []snapshot.Text) frontends {
 			f.own = Addresses(t.Content)
 		}
 	}
-	if content, err := m.readFile("proc/net/ip_vs"); err == nil {
+	if content, err := m.readFile(virtualServersFile); err == nil {
 		f.ofVirtualServers(content)
 	}
 	return f

@@ -29,6 +29,7 @@ type kernel struct {
 	// nftCompat matters beside nf_tables: iptables-nft-save asks it for the
 	// revision of each match that it meets, which would load it.
 	nftCompat presence
+	ipSet     presence
 }
 
 // The parts are found by name in /proc/modules and modules.builtin, and by a
@@ -64,6 +65,7 @@ func (m Machine) kernel() kernel {
 	}
 	k.nfTables = m.presence(loaded, partNfTables)
 	k.nftCompat = m.presence(loaded, partNftCompat)
+	k.ipSet = m.presence(loaded, partIPSet)
 	return k
 }
 

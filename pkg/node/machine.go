@@ -61,6 +61,7 @@ func (m Machine) Read(ctx context.Context) (*snapshot.NodeState, error) {
 		m.addresses,
 		func(context.Context) []snapshot.Text { return []snapshot.Text{m.sysctls(), k.text, m.builtinModules()} },
 		func(context.Context) []snapshot.Text { return []snapshot.Text{m.podSockets()} },
+		func(ctx context.Context) []snapshot.Text { return m.ipvs(ctx, k) },
 	}
 	texts := make([][]snapshot.Text, len(readers), len(readers)+2)
 	var wg sync.WaitGroup

@@ -247,6 +247,8 @@ func TestReadMachine(t *testing.T) {
 		snapshot.Conntrack:     "ipv4 2 tcp 6 9 ESTABLISHED src=10.0.0.1 dst=10.96.0.50 sport=1 dport=80 src=10.0.0.2 dst=10.0.0.1 sport=80 dport=1\n",
 		snapshot.ConntrackStat: "entries found\n00000001 00000000\n",
 		snapshot.PodSockets:    "",
+		snapshot.ProcIPVS:      "TCP  0A600032:0050 rr\n",
+		snapshot.IpsetSave:     "",
 
 		snapshot.ModulesBuiltin: "kernel/net/ipv6/ipv6.ko\n",
 		snapshot.Sysctl:         "net.ipv4.conf.all.forwarding = 1\nnet.ipv4.conf.eth0/100.rp_filter = 2\nnet.ipv4.ip_forward = 1\n",

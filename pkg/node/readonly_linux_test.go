@@ -108,6 +108,9 @@ func (n namespace) kernelState() map[string]string {
 	out["names"] = n.run("", "cat", "/proc/net/ip_tables_names")
 	out["names6"] = n.run("", "cat", "/proc/net/ip6_tables_names")
 	out["nft"] = n.run("", "nft", "-a", "list", "ruleset")
+	if _, err := exec.LookPath("ipset"); err == nil {
+		out["sets"] = n.run("", "ipset", "save")
+	}
 	out["rule"], out["rule6"] = n.run("", "ip", "rule"), n.run("", "ip", "-6", "rule")
 	for _, p := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save"} {
 		out[p] = withoutDates(n.run("", p, "-c"))
@@ -168,6 +171,17 @@ func TestLocalChangesNothing(t *testing.T) {
 					t.Errorf("%s: %s %q %s", x.Ref, x.Status, x.Content, x.Why)
 				}
 			}
+		}},
+		{"sets", func(n namespace) {
+			if _, err := exec.LookPath("ipset"); err != nil {
+				n.t.Skip("needs the program ipset")
+			}
+			n.run("create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536\nadd KUBE-CLUSTER-IP 10.96.0.1,tcp:443\n", "ipset", "restore")
+		}, func(t *testing.T, s *snapshot.NodeState, before map[string]string) {
+			if !strings.Contains(before["sets"], "add KUBE-CLUSTER-IP 10.96.0.1,tcp:443") {
+				t.Errorf("no set was made: %q", before["sets"])
+			}
+			same(t, s, snapshot.IpsetSave, before["sets"])
 		}},
 		{"legacy rules", func(n namespace) {
 			n.run(rules("iptables-legacy-save-c.txt"), "iptables-legacy-restore", "-c")

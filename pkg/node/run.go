@@ -43,6 +43,7 @@ var commands = map[string][][]string{
 	"iptables-legacy-save":  {{"-c"}},
 	"ip6tables-legacy-save": {{"-c"}},
 	"nft":                   {{"-j", "list", "tables"}, {"list", "tables"}}, // and one table: see listsTable
+	"ipset":                 {{"save"}},
 	"ip":                    {{"addr"}, {"route", "show", "table", "all"}, {"rule"}, {"-6", "rule"}},
 }
 

@@ -55,7 +55,13 @@ func TestAllowed(t *testing.T) {
 		{"/usr/sbin/nft delete table ip kube-proxy", false},
 		{"/usr/sbin/nft flush ruleset", false},
 		{"/usr/sbin/ipvsadm -Ln", false},
+		{"/usr/sbin/ipset save", true},
 		{"/usr/sbin/ipset list", false},
+		{"/usr/sbin/ipset save KUBE-CLUSTER-IP", false},
+		{"/usr/sbin/ipset -f /tmp/x save", false},
+		{"/usr/sbin/ipset save -f /tmp/x", false},
+		{"/usr/sbin/ipset restore", false},
+		{"/usr/sbin/ipset destroy", false},
 		{"/usr/sbin/conntrack -L", false},
 		{"/usr/sbin/conntrack -F", false},
 		{"/sbin/modprobe nf_tables", false},
@@ -107,7 +113,7 @@ func FuzzAllowed(f *testing.F) {
 			return
 		}
 		save := strings.HasSuffix(program, "tables-save") || strings.HasSuffix(program, "tables-nft-save") || strings.HasSuffix(program, "tables-legacy-save")
-		if !(save && arg == "-c") && !(strings.HasSuffix(program, "/ip") && arg == "addr") {
+		if !(save && arg == "-c") && !(strings.HasSuffix(program, "/ip") && (arg == "addr" || arg == "rule")) && !(strings.HasSuffix(program, "/ipset") && arg == "save") {
 			t.Fatalf("%q %q allowed", program, arg)
 		}
 	})
