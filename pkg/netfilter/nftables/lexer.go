@@ -27,7 +27,13 @@ func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 // lex splits text into tokens, appended to buf. A comment (#) ends a line; nft
 // quotes strings without escapes. bad is the offset of a quote that is not
 // closed, or -1.
-func lex(text string, buf []token) (tokens []token, bad int) {
+func lex(text string, buf []token) (tokens []token, bad int) { return split(text, buf, true) }
+
+// lexRule is lex for the text of one rule, from which comments were cut: a "#"
+// in it came out of JSON, and must not hide what follows.
+func lexRule(text string, buf []token) (tokens []token, bad int) { return split(text, buf, false) }
+
+func split(text string, buf []token, comments bool) (tokens []token, bad int) {
 	for i := 0; i < len(text); {
 		c := text[i]
 		start := i
@@ -35,7 +41,7 @@ func lex(text string, buf []token) (tokens []token, bad int) {
 		case isBlank(c):
 			i++
 			continue
-		case c == '#':
+		case c == '#' && comments:
 			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
 				i += end
 				continue

@@ -141,7 +141,7 @@ func (p *ruleParser) match(m netfilter.Match) {
 // does.
 func (p *ruleParser) parse() {
 	bad := -1
-	p.toks, bad = lex(p.rule.Text, p.toks)
+	p.toks, bad = lexRule(p.rule.Text, p.toks)
 	for p.err == nil && p.at < len(p.toks) {
 		p.statement()
 	}
