@@ -43,7 +43,7 @@ var law = map[string][]string{
 	},
 	"pkg/cluster/apitest": {"pkg/snapshot", "pkg/cluster", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	"pkg/objects":         {"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "go.yaml.in/yaml/"},
-	"pkg/node":            {"pkg/netfilter", "pkg/netfilter/iptables", "pkg/snapshot", "k8s.io/api/", "github.com/coreos/go-iptables/", "github.com/vishvananda/netlink", "golang.org/x/sys/", "golang.org/x/sync/"},
+	"pkg/node":            {"pkg/netfilter", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/snapshot", "k8s.io/api/", "github.com/coreos/go-iptables/", "github.com/vishvananda/netlink", "golang.org/x/sys/", "golang.org/x/sync/"},
 	"pkg/cli":             {""},
 	"cmd/vipwalk":         {"pkg/cli"},
 	"docs":                {},

@@ -2,20 +2,17 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
 // nftTable is one table of nf_tables.
-type nftTable struct {
-	Family string `json:"family"`
-	Name   string `json:"name"`
-}
+type nftTable struct{ Family, Name string }
 
 // ofIptables are the names of the tables that iptables-nft keeps.
 var ofIptables = []string{"raw", "mangle", "nat", "filter", "security"}
@@ -24,7 +21,8 @@ var ofIptables = []string{"raw", "mangle", "nat", "filter", "security"}
 // by itself, because nft ends at the first one that a newer nft made. tables
 // are what was read of iptables' rules before; where that shows iptables-nft's
 // tables they are not read twice, and where it was not read for want of
-// nft_compat it is corrected once nft shows that there are none.
+// nft_compat it is corrected once nft shows that there are none. The list of
+// the tables is kept, for the order in which they were made.
 func (m Machine) nft(ctx context.Context, k kernel, rules ...[]snapshot.Text) []snapshot.Text {
 	t := snapshot.Text{Kind: snapshot.NftRuleset, Ref: "nft -j list tables", Status: snapshot.Failed}
 	program := m.installed("nft")
@@ -57,13 +55,14 @@ func (m Machine) nft(ctx context.Context, k kernel, rules ...[]snapshot.Text) []
 		noneOfIptables(tables, texts)
 	}
 	if len(out) == 0 {
-		listed.Why = "iptables-save shows every table that nf_tables has"
+		t.Ref, t.Status, t.Why = listed.Ref, snapshot.Done, "iptables-save shows every table that nf_tables has"
 		if len(tables) == 0 {
-			listed.Why = "nf_tables has no table"
+			t.Why = "nf_tables has no table"
+			return []snapshot.Text{t}
 		}
-		return []snapshot.Text{listed}
+		out = append(out, t)
 	}
-	return out
+	return append(out, listed)
 }
 
 // installed finds a program by its name in the system folders; "" where it is
@@ -77,32 +76,26 @@ func (m Machine) installed(name string) string {
 	return ""
 }
 
-// nftTables lists the tables. The text has no content: the tables are listed
-// for what they hold.
+// nftTables lists the tables. The text is of kind NftTables where that
+// succeeded.
 func (m Machine) nftTables(ctx context.Context, program string) ([]nftTable, snapshot.Text) {
 	t := m.command(ctx, snapshot.NftRuleset, program, "-j", "list", "tables")
-	var in struct {
-		Nftables []struct {
-			Table *nftTable `json:"table"`
-		} `json:"nftables"`
+	listed, ok := nftables.ReadTables(t.Content)
+	if t.Status != snapshot.Done || !ok { // an nft without JSON
+		t = m.command(ctx, snapshot.NftRuleset, program, "list", "tables")
+		listed, ok = nftables.ReadTables(t.Content)
 	}
-	var out []nftTable
-	if t.Status == snapshot.Done && json.Unmarshal([]byte(t.Content), &in) == nil {
-		for _, o := range in.Nftables {
-			if o.Table != nil {
-				out = append(out, *o.Table)
-			}
-		}
-		t.Content = ""
-		return out, t
+	switch {
+	case t.Status != snapshot.Done:
+		return nil, t
+	case !ok:
+		return nil, snapshot.Text{Kind: snapshot.NftRuleset, Ref: t.Ref, Status: snapshot.Failed, Why: "what it printed is no list of tables", Supply: "sudo nft list ruleset"}
 	}
-	t = m.command(ctx, snapshot.NftRuleset, program, "list", "tables") // an nft without JSON
-	for line := range strings.Lines(t.Content) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "table" {
-			out = append(out, nftTable{f[1], f[2]})
-		}
+	t.Kind = snapshot.NftTables
+	out := make([]nftTable, 0, len(listed))
+	for _, l := range listed {
+		out = append(out, nftTable{l.Family, l.Name})
 	}
-	t.Content = ""
 	return out, t
 }
 

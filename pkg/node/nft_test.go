@@ -16,6 +16,8 @@ func TestNftTables(t *testing.T) {
 		done, failed = snapshot.Done, snapshot.Failed
 		loaded       = "nf_tables 1 0 - Live 0x0\n"
 		both         = `{"nftables": [{"metainfo": {}}, {"table": {"family": "ip", "name": "kube-proxy", "handle": 1}}, {"table": {"family": "ip", "name": "nat", "handle": 2}}, {"table": {"family": "bridge", "name": "b", "handle": 3}}]}`
+		odd          = `{"nftables": [{"table": {"family": "ip", "name": "-f x"}}]}`
+		nat          = `{"nftables": [{"table": {"family": "ip", "name": "nat", "handle": 2}}]}`
 	)
 	tests := []struct {
 		name  string
@@ -39,28 +41,36 @@ func TestNftTables(t *testing.T) {
 			ran:   []string{"nft -j list tables"}},
 		{name: "iptables' tables are shown by iptables-save", out: map[string]string{"nft -j list tables": both, "nft -j list table ip kube-proxy": "KP"},
 			save:  snapshot.Text{Kind: snapshot.IptablesSave, Ref: "iptables-nft-save -c", Status: done, Content: "*nat\n"},
-			want:  []got{{snapshot.NftRuleset, done, "KP", ""}},
+			want:  []got{{snapshot.NftRuleset, done, "KP", ""}, {snapshot.NftTables, done, both, ""}},
 			saved: got{snapshot.IptablesSave, done, "*nat\n", ""},
 			ran:   []string{"nft -j list tables", "nft -j list table ip kube-proxy"}},
 		{name: "or by nft, where that was not read", out: map[string]string{"nft -j list tables": both, "nft -j list table ip kube-proxy": "KP", "nft -j list table ip nat": "NAT"},
 			save:  snapshot.Text{Kind: snapshot.IptablesSave, Ref: "iptables-nft-save -c", Status: failed, Why: "not run"},
-			want:  []got{{snapshot.NftRuleset, done, "KP", ""}, {snapshot.NftRuleset, done, "NAT", ""}},
+			want:  []got{{snapshot.NftRuleset, done, "KP", ""}, {snapshot.NftRuleset, done, "NAT", ""}, {snapshot.NftTables, done, both, ""}},
 			saved: got{snapshot.IptablesSave, failed, "", "not run"},
 			ran:   []string{"nft -j list tables", "nft -j list table ip kube-proxy", "nft -j list table ip nat"}},
 		{name: "a table of nft under a name of iptables", out: map[string]string{"nft -j list tables": both, "nft -j list table ip kube-proxy": "KP", "nft -j list table ip nat": "NAT"},
 			save:  snapshot.Text{Kind: snapshot.IptablesSave, Ref: "iptables-nft-save -c", Status: done, Content: "# Table `nat' is incompatible, use 'nft' tool.\n"},
-			want:  []got{{snapshot.NftRuleset, done, "KP", ""}, {snapshot.NftRuleset, done, "NAT", ""}},
+			want:  []got{{snapshot.NftRuleset, done, "KP", ""}, {snapshot.NftRuleset, done, "NAT", ""}, {snapshot.NftTables, done, both, ""}},
 			saved: got{snapshot.IptablesSave, done, "# Table `nat' is incompatible, use 'nft' tool.\n", ""},
 			ran:   []string{"nft -j list tables", "nft -j list table ip kube-proxy", "nft -j list table ip nat"}},
+		{name: "nothing but what iptables-save shows", out: map[string]string{"nft -j list tables": nat},
+			save:  snapshot.Text{Kind: snapshot.IptablesSave, Ref: "iptables-nft-save -c", Status: done, Content: "*nat\n"},
+			want:  []got{{snapshot.NftRuleset, done, "", "iptables-save shows every table"}, {snapshot.NftTables, done, nat, ""}},
+			saved: got{snapshot.IptablesSave, done, "*nat\n", ""},
+			ran:   []string{"nft -j list tables"}},
+		{name: "what is no list of tables", out: map[string]string{"nft -j list tables": "Segmentation fault\n", "nft list tables": "Segmentation fault\n"},
+			want: []got{{snapshot.NftRuleset, failed, "", "what it printed is no list of tables"}},
+			ran:  []string{"nft -j list tables", "nft list tables"}},
 		{name: "nft without JSON", out: map[string]string{"nft list tables": "table inet fw\n", "nft list table inet fw": "FW"},
-			want: []got{{snapshot.NftRuleset, done, "FW", ""}},
+			want: []got{{snapshot.NftRuleset, done, "FW", ""}, {snapshot.NftTables, done, "table inet fw\n", ""}},
 			ran:  []string{"nft -j list tables", "nft list tables", "nft -j list table inet fw", "nft list table inet fw"}},
 		{name: "a table that nft can't list", out: map[string]string{"nft -j list tables": both},
 			save: snapshot.Text{Kind: snapshot.IptablesSave, Ref: "iptables-nft-save -c", Status: done},
-			want: []got{{snapshot.NftRuleset, failed, "", "signal: segmentation fault"}}, saved: got{snapshot.IptablesSave, done, "", ""},
+			want: []got{{snapshot.NftRuleset, failed, "", "signal: segmentation fault"}, {snapshot.NftTables, done, both, ""}}, saved: got{snapshot.IptablesSave, done, "", ""},
 			ran: []string{"nft -j list tables", "nft -j list table ip kube-proxy", "nft list table ip kube-proxy"}},
-		{name: "an odd name", out: map[string]string{"nft -j list tables": `{"nftables": [{"table": {"family": "ip", "name": "-f x"}}]}`},
-			want: []got{{snapshot.NftRuleset, failed, "", `table ip "-f x" has a name`}},
+		{name: "an odd name", out: map[string]string{"nft -j list tables": odd},
+			want: []got{{snapshot.NftRuleset, failed, "", `table ip "-f x" has a name`}, {snapshot.NftTables, done, odd, ""}},
 			ran:  []string{"nft -j list tables"}},
 	}
 	for _, tt := range tests {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -37,6 +38,7 @@ var tools = []*tool{
 	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: regexp.MustCompile(`^(raw|mangle|nat|filter|security)$`)},
 	{name: "uname -a", kind: snapshot.Uname, begins: regexp.MustCompile(`^Linux \S+ \d+\.\d+\S* `)},
 
+	{name: "nft list tables", kind: snapshot.NftTables, begins: regexp.MustCompile(`^table (ip|ip6|inet|arp|bridge|netdev) [^\s{]+( # handle \d+)?\s*$`)},
 	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
 	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
 	{name: "ipvsadm -Sn", kind: snapshot.Ipvsadm, begins: regexp.MustCompile(`^(sudo )?(ipvsadm )?-[Aa] (-[tuf]|--(tcp|udp|sctp|fwmark)-service) \S+ `)},
@@ -160,7 +162,11 @@ type recogniser struct {
 func recognise(s string, lines []string) (sections []*section, stranger int) {
 	r := &recogniser{lines: lines}
 	if nftJSON.MatchString(s) {
-		return []*section{{tool: toolNamed("nft -j list ruleset"), to: len(r.lines), whole: s}}, 0
+		name := "nft -j list ruleset"
+		if tables, ok := nftables.ReadTables(s); ok && len(tables) > 0 {
+			name = "nft list tables"
+		}
+		return []*section{{tool: toolNamed(name), to: len(r.lines), whole: s}}, 0
 	}
 	for i, line := range r.lines {
 		r.line(i, line)

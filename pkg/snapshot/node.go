@@ -12,6 +12,7 @@ const (
 	IptablesLegacySave  TextKind = "iptables-legacy-save"  // IPv4, known to be the legacy backend beside another
 	Ip6tablesLegacySave TextKind = "ip6tables-legacy-save" // IPv6, the same
 	NftRuleset          TextKind = "nft-ruleset"           // nft list ruleset or list table, as text or as JSON (-j)
+	NftTables           TextKind = "nft-tables"            // nft list tables, as text or as JSON (-j): in which order they were made
 	IpsetSave           TextKind = "ipset-save"            // ipset save, or ipset list
 	Ipvsadm             TextKind = "ipvsadm"               // ipvsadm -Ln, or ipvsadm -Sn
 	ProcIPVS            TextKind = "proc-net-ip-vs"        // /proc/net/ip_vs
@@ -36,7 +37,7 @@ const (
 
 // TextKinds are all kinds, in the order in which a bundle lists them.
 var TextKinds = []TextKind{
-	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, IPRule, IP6Rule, Sysctl,
+	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, NftTables, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, IPRule, IP6Rule, Sysctl,
 	ProcModules, ModulesBuiltin, Conntrack, ConntrackStat, PodSockets, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
 }
 
