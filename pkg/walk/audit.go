@@ -33,6 +33,8 @@ type audit struct {
 type auditView struct {
 	*nodeView
 	found *found
+	// hooked are the rules of an excerpt with jumps assumed; nil for any other.
+	hooked *netfilter.Ruleset
 	// vips are the addresses that the rules name.
 	vips map[netip.Addr]bool
 	// pods are the networks whose addresses the rules take for pods'.
@@ -52,6 +54,9 @@ type auditView struct {
 type auditGroup struct {
 	namespace, name string
 	frontends       []ruleFrontend
+	// assumed is what would become of probes with jumps that an excerpt doesn't
+	// show, in short.
+	assumed map[*probe]string
 }
 
 // Addresses of a documentation range stand for the node's own where nothing

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -38,6 +39,9 @@ func (v *auditView) prepare() {
 		}
 	}
 	v.host.Fallback = v.local
+	if v.rules.Excerpt() {
+		v.hooked = UsuallyHooked(v.rules)
+	}
 	for _, v6 := range []bool{false, true} {
 		// The rule that leads to the node ports is looked for once.
 		v.rulesServeNodePorts(v.nodePortAt[index(v6)])
@@ -303,6 +307,7 @@ func (p *Pass) auditFrontend(v *auditView, rf *ruleFrontend) {
 			pr = p.walkPacket(v.nodeView, f, dst, c)
 		}
 		pr.admitSources()
+		p.assume(v, pr)
 		p.node.probes = append(p.node.probes, pr)
 	}
 }
@@ -374,7 +379,7 @@ func forSourcesOnly(o netfilter.Outcome) bool {
 func (p *Pass) auditPath(pr *probe) diagnosis.Path {
 	out := diagnosis.Path{
 		Node: pr.view.name, Client: pr.caller.label, Frontend: frontendText(pr.frontend, pr.dst),
-		Status: pr.status(), Summary: pr.summary(), Outcomes: make([]diagnosis.Outcome, 0, len(pr.outcomes)),
+		Status: pr.status(), Summary: cmp.Or(p.auditOf.assumed[pr], pr.summary()), Outcomes: make([]diagnosis.Outcome, 0, len(pr.outcomes)),
 	}
 	whole := pr.bad() || len(pr.undecided) > 0 || len(pr.outcomes) == 1
 	for _, o := range pr.outcomes {

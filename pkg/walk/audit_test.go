@@ -278,3 +278,24 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditExcerpt: what grep found of the rules leaves all unknown, and says
+// beside that what they would do behind the usual jumps.
+func TestAuditExcerpt(t *testing.T) {
+	var b strings.Builder
+	for line := range strings.Lines(nodeRules) {
+		if strings.Contains(line, "shop/web") {
+			b.WriteString(line)
+		}
+	}
+	s := &snapshot.Snapshot{Nodes: []*snapshot.NodeState{{Texts: []snapshot.Text{text(snapshot.IptablesSave, b.String())}}}}
+	want := []string{
+		"shop/web 10.96.0.50:80/TCP from any pod: unknown, were it hooked as usual: 2 backends, 50% each",
+		// These are marked in a chain that grep did not find.
+		"shop/web 10.96.0.50:80/TCP from node: unknown, unknown: chain OUTPUT of table nat is not in the input, table filter not read",
+		"shop/web :30080/TCP from external: unknown, unknown: chain PREROUTING of table nat is not in the input, table filter not read",
+	}
+	if d := gocmp.Diff(want, auditLines(Walk(s, Options{All: true}))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
