@@ -66,8 +66,10 @@ const (
 	LeftoverProxyMode     Code = "VIP313"
 	VirtualServerMissing  Code = "VIP314"
 	VIPNotOnDummy         Code = "VIP315"
+	VIPIsLocalAddress     Code = "VIP317"
 	IPVSUnsupported       Code = "VIP318"
 	ForwardingOff         Code = "VIP321"
+	NoRouteToBackend      Code = "VIP326"
 	ProxyNotRunning       Code = "VIP330"
 	ProxyCrashing         Code = "VIP331"
 	ProxyUnhealthy        Code = "VIP332"
@@ -78,6 +80,8 @@ const (
 	NodePortNotProgrammed   Code = "VIP340"
 	ExternalIPNotProgrammed Code = "VIP341"
 	AffinityNotProgrammed   Code = "VIP342"
+	NoRouteToVIP            Code = "VIP343"
+	ServiceRangeOverlaps    Code = "VIP344"
 
 	IngressBlocked         Code = "VIP401"
 	EgressBlocked          Code = "VIP402"
@@ -124,14 +128,18 @@ var Catalogue = []Entry{
 	{LeftoverProxyMode, "LeftoverProxyMode", Warning, "the node has what another proxy mode left behind"},
 	{VirtualServerMissing, "VirtualServerMissing", Error, "IPVS lacks the virtual server, or has other real servers than the objects ask for"},
 	{VIPNotOnDummy, "VIPNotOnDummy", Error, "in IPVS mode the VIP is on no interface, or a set of kube-proxy's lacks it"},
+	{VIPIsLocalAddress, "VIPIsLocalAddress", Warning, "an address of the Service is on an interface where it does not belong"},
 	{IPVSUnsupported, "IPVSUnsupported", Warning, "IPVS mode does not do this, or not as it is set up"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
+	{NoRouteToBackend, "NoRouteToBackend", Error, "the node's routing has no way to a backend, or one that leads nowhere"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyCrashing, "ProxyCrashing", Error, "kube-proxy of a node ends again and again"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
 	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
 	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},
 	{AffinityNotProgrammed, "AffinityNotProgrammed", Warning, "the node does not keep clients at their backend as sessionAffinity asks"},
+	{NoRouteToVIP, "NoRouteToVIP", Error, "the node has no route to the VIP, so its own processes cannot connect"},
+	{ServiceRangeOverlaps, "ServiceRangeOverlaps", Warning, "the cluster IP lies in a network of the nodes or pods"},
 
 	{IngressBlocked, "IngressBlocked", Error, "a NetworkPolicy isolates the backend, and no rule admits the client"},
 	{EgressBlocked, "EgressBlocked", Error, "a NetworkPolicy isolates the client, and no rule lets it out to the backend"},

@@ -261,7 +261,7 @@ func TestIPVSIncidents(t *testing.T) {
 		{name: "not VIP315: another interface has it", spoil: func(t *testing.T, st *ipvsState) {
 			st.without(t, &st.addrs, "10.96.0.50/32")
 			st.addrs = append(st.addrs, "10: eth9: <UP> mtu 1500 state UP\n    inet 10.96.0.50/32 scope global eth9")
-		}},
+		}, roots: []string{"VIP317 warning"}, three: warn},
 		{name: "VIP315: the set lacks the Service", spoil: func(t *testing.T, st *ipvsState) { st.without(t, &st.members, "add KUBE-CLUSTER-IP 10.96.0.50") }, roots: []string{"VIP315 error"}, three: fail,
 			says: []string{"set KUBE-CLUSTER-IP lacks 10.96.0.50,tcp:80", "KUBE-IPVS-FILTER"}},
 		{name: "VIP315: the set of node ports", opt: asks(":30080"), spoil: func(t *testing.T, st *ipvsState) { st.without(t, &st.members, "add KUBE-NODE-PORT-TCP 30080") }, roots: []string{"VIP315 error"}, three: fail,

@@ -38,6 +38,10 @@ var nodeChecks = []*Check{
 	masqueradeMissing,
 	droppedAfterDNAT,
 	firewallChainDrops,
+	noRouteToBackend,
+	noRouteToVIP,
+	vipIsLocalAddress,
+	serviceRangeOverlaps,
 }
 
 // nodeLayer is what the node checks share of one Service.

@@ -93,6 +93,9 @@ func (w *world) view(i int, st *snapshot.NodeState) *nodeView {
 	for _, t := range st.All(snapshot.IPRoute) {
 		v.host.ParseRoute(t.Content)
 	}
+	for _, t := range st.All(snapshot.IPRule, snapshot.IP6Rule) {
+		v.host.ParseRule(t.Content, t.Kind == snapshot.IP6Rule)
+	}
 	for _, t := range st.All(snapshot.Sysctl) {
 		v.host.ParseSysctl(t.Content)
 	}
