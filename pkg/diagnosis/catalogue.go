@@ -76,6 +76,7 @@ const (
 	ProxySyncStale        Code = "VIP333"
 	ProxyLogErrors        Code = "VIP334"
 	ProxyModeDiffers      Code = "VIP335"
+	ProxyReplaced         Code = "VIP336"
 
 	NodePortNotProgrammed   Code = "VIP340"
 	ExternalIPNotProgrammed Code = "VIP341"
@@ -135,6 +136,7 @@ var Catalogue = []Entry{
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyCrashing, "ProxyCrashing", Error, "kube-proxy of a node ends again and again"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
+	{ProxyReplaced, "ProxyReplaced", Info, "something else than kube-proxy programs the Services"},
 	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
 	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},
 	{AffinityNotProgrammed, "AffinityNotProgrammed", Warning, "the node does not keep clients at their backend as sessionAffinity asks"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/cilium"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
@@ -52,6 +53,7 @@ var tools = []*tool{
 	{name: "cat /proc/net/stat/nf_conntrack", kind: snapshot.ConntrackStat, begins: regexp.MustCompile(`^entries +(clashres|searched) +found +`)},
 	{name: "cat /lib/modules/RELEASE/modules.builtin", kind: snapshot.ModulesBuiltin, begins: regexp.MustCompile(`^kernel/\S+\.ko$`)},
 	{name: "pod sockets of vipwalk node-state", kind: snapshot.PodSockets, begins: regexp.MustCompile(`^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f-]{19,23} (none|(tcp|udp)6? \S+:\d+)$`)},
+	{name: "cilium-dbg service list", kind: snapshot.CiliumServices, begins: regexp.MustCompile(`^(ID +Frontend +Service Type +Backend|SERVICE ADDRESS +BACKEND ADDRESS)`)},
 	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
 }
 
@@ -167,6 +169,9 @@ func recognise(s string, lines []string) (sections []*section, stranger int) {
 			name = "nft list tables"
 		}
 		return []*section{{tool: toolNamed(name), to: len(r.lines), whole: s}}, 0
+	}
+	if head := strings.TrimSpace(s[:min(len(s), mostLooked)]); head != "" && (head[0] == '{' || head[0] == '[') && cilium.Recognise(head) {
+		return []*section{{tool: toolNamed("cilium-dbg service list"), to: len(r.lines), whole: s}}, 0
 	}
 	for i, line := range r.lines {
 		r.line(i, line)

@@ -31,6 +31,11 @@ const (
 	ProxyProcess        TextKind = "proxy-process"         // processes that may be the service proxy: "PID STATE NAME" a line
 	ProxyMode           TextKind = "proxy-mode"            // what kube-proxy's /proxyMode answers
 	ProxyHealthz        TextKind = "proxy-healthz"         // what kube-proxy's /healthz answers, status line first
+	ProxyLivez          TextKind = "proxy-livez"           // what kube-proxy's /livez answers, status line first
+	ProxyMetrics        TextKind = "proxy-metrics"         // of kube-proxy's /metrics, its own but for the buckets of histograms
+	ProxyConfigz        TextKind = "proxy-configz"         // what kube-proxy's /configz answers: the configuration in force
+	ProxyLog            TextKind = "proxy-log"             // lines of kube-proxy's log
+	CiliumServices      TextKind = "cilium-services"       // cilium-dbg service list, or cilium-dbg bpf lb list
 	Hostname            TextKind = "hostname"
 	Uname               TextKind = "uname" // uname -a
 )
@@ -38,7 +43,7 @@ const (
 // TextKinds are all kinds, in the order in which a bundle lists them.
 var TextKinds = []TextKind{
 	IptablesSave, Ip6tablesSave, IptablesLegacySave, Ip6tablesLegacySave, NftRuleset, NftTables, IpsetSave, Ipvsadm, ProcIPVS, IPAddr, IPRoute, IPRule, IP6Rule, Sysctl,
-	ProcModules, ModulesBuiltin, Conntrack, ConntrackStat, PodSockets, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, Hostname, Uname,
+	ProcModules, ModulesBuiltin, Conntrack, ConntrackStat, PodSockets, TableNames, TableNames6, ProxyProcess, ProxyMode, ProxyHealthz, ProxyLivez, ProxyMetrics, ProxyConfigz, ProxyLog, CiliumServices, Hostname, Uname,
 }
 
 // Text is the output of one ordinary tool on a node, kept as it was printed,

@@ -17,6 +17,7 @@ import (
 var nodeChecks = []*Check{
 	proxyNotRunning,
 	proxyCrashing,
+	proxyReplaced,
 	proxyModeDiffers,
 	twoIptablesBackends,
 	leftoverProxyMode,
@@ -69,7 +70,7 @@ type nodeFault struct {
 func (p *Pass) faults(has func(*probe) bool) []nodeFault {
 	var out []nodeFault
 	for _, pr := range p.probes() {
-		if !has(pr) || p.leftToIPVS(pr.view) {
+		if !has(pr) || p.leftToIPVS(pr.view) || p.pastCilium(pr.view) {
 			continue
 		}
 		i := slices.IndexFunc(out, func(f nodeFault) bool { return f.view == pr.view })
@@ -225,6 +226,11 @@ func (p *Pass) nodeStateMissing() diagnosis.Missing {
 	what, name := "a node's rules", "NODE"
 	if node != "" {
 		what, name = "the rules of "+node, node
+	}
+	if r := p.replacedByObjects(); r != nil && len(p.snap.Nodes) == 0 {
+		w := *r
+		p.agentOf(&w, node)
+		return diagnosis.Missing{What: "how nodes program Services", Why: r.kind.name + " stands in for kube-proxy; its own list of Services was not read", Supply: w.supply(name)}
 	}
 	why := "no node's state was read"
 	if len(p.snap.Nodes) > 0 {

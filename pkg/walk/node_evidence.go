@@ -32,6 +32,9 @@ func showChain(v *nodeView, s netfilter.Step) string {
 	if s.Table == "" || s.Chain == "" {
 		return ""
 	}
+	if s.Table == ciliumTable {
+		return v.seen.replacedBy.command(nil)
+	}
 	if s.Table == ipvsTable {
 		return v.showServer(s.Chain)
 	}
@@ -79,7 +82,7 @@ func wayEvidence(v *nodeView, o netfilter.Outcome) []diagnosis.Evidence {
 		case s.Table == "":
 			// Not a rule: a switch of the node, which its own check quotes.
 		case i == len(o.Steps)-1 && o.Verdict != netfilter.DNAT,
-			strings.Contains(s.Text, "DNAT"), s.Table == ipvsTable,
+			strings.Contains(s.Text, "DNAT"), s.Table == ipvsTable, s.Table == ciliumTable,
 			s.Table == kubeProxyTable && (strings.Contains(s.Text, "dnat ") || strings.Contains(s.Text, " vmap @service-")),
 			s.Chain == "KUBE-SERVICES" && !strings.Contains(s.Text, "KUBE-MARK-MASQ"):
 			if !slices.Contains(keep, s) {

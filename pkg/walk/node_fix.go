@@ -16,6 +16,9 @@ const changesNode = "it changes a node, not an API object, so it cannot be tried
 // restartProxy is the mend for rules that are not what the objects ask: a
 // kube-proxy that starts anew writes all of its rules.
 func (p *Pass) restartProxy(v *nodeView) Proposal {
+	if v.cilium != nil {
+		return p.restartCilium(v)
+	}
 	fix := diagnosis.Fix{
 		Title:       "restart kube-proxy on " + v.label() + ", which writes all its rules anew",
 		BlastRadius: "kube-proxy of " + v.label() + " alone; the rules in the kernel stay while it restarts, and connections go on",

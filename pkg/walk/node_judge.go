@@ -203,7 +203,7 @@ func lastStep(o netfilter.Outcome) netfilter.Step {
 // local endpoints marked the packet in nat for KUBE-FIREWALL to drop.
 func saysEmpty(o netfilter.Outcome) bool {
 	last := lastStep(o)
-	if nftSaysEmpty(o) || last.Table == ipvsTable || last.Table == "filter" && (last.Chain == "KUBE-SERVICES" || last.Chain == "KUBE-EXTERNAL-SERVICES") {
+	if nftSaysEmpty(o) || last.Table == ipvsTable || last.Table == ciliumTable || last.Table == "filter" && (last.Chain == "KUBE-SERVICES" || last.Chain == "KUBE-EXTERNAL-SERVICES") {
 		return true
 	}
 	if last.Chain != "KUBE-FIREWALL" || firewallOf(o) != "" {

@@ -16,7 +16,7 @@ import (
 // there is one thing to say and not one for each address.
 func (p *Pass) insideOf(pr *probe) []netfilter.Outcome {
 	f := pr.frontend
-	if f.Kind == proxy.ClusterIP || len(pr.untouched) == 0 || len(pr.untouched) < len(pr.outcomes) {
+	if f.Kind == proxy.ClusterIP || pr.view.cilium != nil || len(pr.untouched) == 0 || len(pr.untouched) < len(pr.outcomes) {
 		return nil
 	}
 	for _, g := range proxy.Frontends(p.Service) {

@@ -152,7 +152,7 @@ func (p *Pass) nodeFrontends() []proxy.Frontend {
 
 func (p *Pass) probeFrontend(v *nodeView, f proxy.Frontend) {
 	fam := familyOf(f.V6)
-	if len(v.rulesLack[fam]) > 0 {
+	if len(v.rulesLack[fam]) > 0 && v.cilium == nil {
 		for _, m := range v.rulesLack[fam] {
 			p.Missing(diagnosis.LayerNode, m)
 		}
@@ -184,7 +184,7 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 		c.addr = v.ownSource(dst.Addr(), c.addr)
 	}
 	pr := &probe{view: v, caller: c, frontend: f, dst: dst}
-	pr.outcomes = netfilter.Walk(v.rules, v.host, pr.packet())
+	pr.outcomes = pr.walk()
 	if p.Service != nil {
 		pr.expect = proxy.ExpectFrom(p.Service, p.Slices(), v.proxyNode(), c.kind, c.addr, f)
 		if c.kind == proxy.NodeClient && f.Kind == proxy.ClusterIP && v.takesForPod(c.addr) {
@@ -199,6 +199,14 @@ func (p *Pass) walkPacket(v *nodeView, f proxy.Frontend, dst netip.AddrPort, c c
 		p.settleAlone(pr)
 	}
 	return pr
+}
+
+// walk takes the packet through what programs the node's Services.
+func (pr *probe) walk() []netfilter.Outcome {
+	if pr.view.cilium != nil {
+		return pr.view.ciliumOutcomes(pr)
+	}
+	return netfilter.Walk(pr.view.rules, pr.view.host, pr.packet())
 }
 
 // destination is where the packet goes; a node port needs an address of the
@@ -433,7 +441,7 @@ func (p *Pass) serviceEndpoints() []Endpoint {
 // there is none. Whatever it draws, drawing itself needs its source rewritten,
 // or the answer never comes back through the node.
 func (p *Pass) hairpinProbe(v *nodeView, f proxy.Frontend, dst netip.AddrPort) *probe {
-	if f.Kind != proxy.ClusterIP || p.Service == nil || p.Client.Kind != AnyPod {
+	if f.Kind != proxy.ClusterIP || p.Service == nil || p.Client.Kind != AnyPod || v.cilium != nil {
 		return nil
 	}
 	want := proxy.Expect(p.Service, p.Slices(), v.proxyNode(), proxy.PodClient, f)

@@ -44,7 +44,9 @@ type proxySeen struct {
 	// contains it; processesRead says whether there was a list.
 	processes     []proxyProcess
 	processesRead bool
-	// replacement is the implementation that stands in for kube-proxy.
+	// replacedBy is what stands in for kube-proxy; nil where nothing does, as
+	// far as is known. replacement is its name.
+	replacedBy  *replacement
 	replacement string
 	// pod is kube-proxy's pod on the node; podsElsewhere counts those of other
 	// nodes.
@@ -84,8 +86,8 @@ func (w *world) proxySeen(v *nodeView) proxySeen {
 	}
 	s.readProcesses(v)
 	w.proxyPods(v, &s)
-	if s.replacement == "" {
-		s.replacement = w.replacementPods(v)
+	if s.replacedBy = w.replacementOn(v, &s); s.replacedBy != nil {
+		s.replacement = s.replacedBy.kind.name
 	}
 	return s
 }
@@ -195,11 +197,6 @@ var proxyModes = []string{"iptables", "ipvs", "nftables", "userspace"}
 // containers of kube-proxy: these run it inside their own process.
 var proxyProcessNames = []string{"kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}
 
-// replacements by process name; see facts on each in docs/architecture.md.
-var replacementProcesses = map[string]string{
-	"cilium-agent": "Cilium", "kube-router": "kube-router", "antrea-agent": "Antrea", "ovnkube": "OVN-Kubernetes",
-}
-
 func (s *proxySeen) readProcesses(v *nodeView) {
 	t := v.state.Text(snapshot.ProxyProcess)
 	if t.Status != snapshot.Done {
@@ -219,10 +216,6 @@ func (s *proxySeen) readProcesses(v *nodeView) {
 				s.processes = append(s.processes, p)
 				break
 			}
-		}
-		// Cilium, Antrea and kube-router also run beside kube-proxy.
-		if r := replacementProcesses[p.name]; r != "" && s.byRules == "" {
-			s.replacement = r
 		}
 	}
 }
@@ -250,41 +243,16 @@ func (w *world) proxyPods(v *nodeView, s *proxySeen) {
 	}
 }
 
-// replacementPods names what the API shows in kube-proxy's place, when there
-// is neither a kube-proxy pod nor one of its chains.
-func (w *world) replacementPods(v *nodeView) string {
-	if v.seen.byRules != "" {
-		return ""
-	}
-	for _, pod := range w.podsByNS[snapshot.ProxyNamespace] {
-		if isProxyPod(pod) {
-			return ""
-		}
-	}
-	for _, pod := range w.podsByNS[snapshot.ProxyNamespace] {
-		switch {
-		case pod.Labels["k8s-app"] == "cilium":
-			return "Cilium"
-		case pod.Labels["k8s-app"] == "kube-router":
-			return "kube-router"
-		case pod.Labels["app"] == "antrea":
-			return "Antrea"
-		}
-	}
-	return ""
-}
-
 // lackForMode says why rules of this node cannot be compared, where its
 // Services are programmed in a form that is not read. nil where they can.
 func (v *nodeView) lackForMode() *diagnosis.Missing {
-	s := v.seen
-	if s.replacement != "" && s.byRules == "" {
-		return &diagnosis.Missing{
-			What:   "how " + v.label() + " programs Services",
-			Why:    s.replacement + " stands in for kube-proxy there; its state is not iptables rules",
-			Supply: replacementCommand[s.replacement],
-		}
+	if v.cilium != nil {
+		return nil
 	}
+	if m := v.lackForReplacement(); m != nil {
+		return m
+	}
+	s := v.seen
 	switch m := s.mode(); {
 	case m == "nftables" && s.byRules != m && v.state.Text(snapshot.NftRuleset).Status != snapshot.Done:
 		missing := diagnosis.Missing{
@@ -299,11 +267,4 @@ func (v *nodeView) lackForMode() *diagnosis.Missing {
 		return v.lackForIPVS()
 	}
 	return nil
-}
-
-var replacementCommand = map[string]string{
-	"Cilium":         "kubectl -n kube-system exec ds/cilium -- cilium-dbg service list   (read it by hand)",
-	"kube-router":    "cat /proc/net/ip_vs   (on the node; read it by hand)",
-	"Antrea":         "kubectl -n kube-system exec ds/antrea-agent -c antrea-agent -- antctl get serviceexternalip   (read it by hand)",
-	"OVN-Kubernetes": "ovn-nbctl lb-list   (in an ovnkube-node pod; read it by hand)",
 }

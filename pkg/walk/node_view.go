@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vipwalk/vipwalk/pkg/cilium"
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
@@ -55,6 +56,10 @@ type nodeView struct {
 	virtualLack []diagnosis.Missing
 	// sets are the contents of its ipsets, nil where none were read.
 	sets *ipset.Sets
+	// cilium is Cilium's list of Services, nil where it was not read or Cilium
+	// does not stand in for kube-proxy; ciliumLack says why it is not used.
+	cilium     *cilium.Services
+	ciliumLack *diagnosis.Missing
 	// nodePortRules: see toNodePorts.
 	nodePortRules map[netfilter.Family][]netfilter.Rule
 }
@@ -110,6 +115,7 @@ func (w *world) view(i int, st *snapshot.NodeState) *nodeView {
 	}
 	v.parseRules()
 	v.seen = w.proxySeen(v)
+	v.readCilium()
 	w.views[key] = v
 	return v
 }

@@ -51,7 +51,7 @@ var proxyNotRunning = &Check{
 func (v *nodeView) noProxy() []diagnosis.Evidence {
 	s := v.seen
 	alive := slices.ContainsFunc(s.processes, func(pr proxyProcess) bool { return pr.state != "Z" })
-	if s.replacement != "" || s.answered != "" || alive || podRuns(s.pod) || crashLoops(s.pod) != nil {
+	if s.replacedBy != nil || s.answered != "" || alive || podRuns(s.pod) || crashLoops(s.pod) != nil {
 		return nil // one that crashes is VIP331's
 	}
 	var out []diagnosis.Evidence

@@ -47,6 +47,9 @@ func (v *nodeView) silence(pr *probe) []diagnosis.Evidence {
 	if s := deadEnd(pr.untouched[0]); s.Line > 0 {
 		return []diagnosis.Evidence{ruleEvidence(v, s)}
 	}
+	if v.cilium != nil {
+		return []diagnosis.Evidence{v.noCiliumFrontend(pr)}
+	}
 	if v.inIPVS() {
 		return []diagnosis.Evidence{v.noServer(proxy.VirtualServer{Frontend: pr.frontend, Addr: pr.dst})}
 	}
@@ -128,6 +131,9 @@ func isPolicy(s netfilter.Step) bool {
 // these know the frontend: a hook that never jumps to them, or a rule that
 // takes the packet first. nil where neither is so.
 func (pr *probe) hookFault() *hookFault {
+	if pr.view.cilium != nil {
+		return nil
+	}
 	hook := netfilter.Prerouting
 	if pr.caller.kind == proxy.NodeClient {
 		hook = netfilter.Output
