@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -41,11 +42,29 @@ func Run(ctx context.Context, args []string, s Streams, getenv func(string) stri
 	a := &app{Streams: s, getenv: getenv, program: programName(args), now: time.Now}
 	root := a.rootCommand()
 	root.SetArgs(arguments(args))
-	err := root.ExecuteContext(ctx)
+	err := whole(func() error { return root.ExecuteContext(ctx) })
 	if err != nil && ctx.Err() != nil && !decided(err) {
 		err = interrupted(err)
 	}
 	return a.exit(err)
+}
+
+// whole runs something that may read files as they lie in memory (see
+// node.ReadFiles). Where one is cut short meanwhile, what is read of it is no
+// longer there, and that is an error, not a crash.
+func whole(run func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		if _, fault := r.(interface{ Addr() uintptr }); !fault {
+			panic(r)
+		}
+		err = usageErrorf("a file was cut short while it was read").hint("give a copy of the file, or pipe it in: --node-state - < FILE")
+	}()
+	return run()
 }
 
 // app is what the commands share.

@@ -193,6 +193,7 @@ func (a *app) stdin(ctx context.Context) io.Reader { return &interruptible{ctx: 
 type interruptible struct {
 	ctx context.Context
 	r   io.Reader
+	buf []byte // of the last read
 }
 
 type readResult struct {
@@ -206,7 +207,10 @@ func (i *interruptible) Read(p []byte) (int, error) {
 	}
 	// The goroutine that is left behind by an interrupt writes into a buffer of
 	// its own; the program is about to end.
-	buf := make([]byte, len(p))
+	if len(i.buf) < len(p) {
+		i.buf = make([]byte, len(p))
+	}
+	buf := i.buf[:len(p)]
 	done := make(chan readResult, 1)
 	go func() {
 		n, err := i.r.Read(buf)
@@ -214,6 +218,7 @@ func (i *interruptible) Read(p []byte) (int, error) {
 	}()
 	select {
 	case <-i.ctx.Done():
+		i.buf = nil
 		return 0, i.ctx.Err()
 	case r := <-done:
 		return copy(p, buf[:r.n]), r.err

@@ -3,10 +3,10 @@ package cli
 import (
 	"cmp"
 	"net/netip"
-	"regexp"
 	"strings"
 	"sync"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
@@ -160,7 +160,7 @@ func notLocal(rules *netfilter.Ruleset, state *snapshot.NodeState) func(netip.Ad
 // clusterIPComment ends the comments of kube-proxy's rules for a cluster IP.
 // In its chain for other addresses, KUBE-EXTERNAL-SERVICES, the same endings
 // mean external ones.
-var clusterIPComment = regexp.MustCompile(` (cluster IP|has no endpoints|has no local endpoints)"`)
+var clusterIPComment = lazyregexp.New(` (cluster IP|has no endpoints|has no local endpoints)"`)
 
 // clusterIP is the address of a rule that kube-proxy wrote for a cluster IP.
 func clusterIP(line string) (netip.Addr, bool) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -82,7 +82,7 @@ func reason(err error) string {
 }
 
 // forbiddenUser finds the user in the API server's message.
-var forbiddenUser = regexp.MustCompile(`User "([A-Za-z0-9][A-Za-z0-9@._:/-]*)"`)
+var forbiddenUser = lazyregexp.New(`User "([A-Za-z0-9][A-Za-z0-9@._:/-]*)"`)
 
 // userOf is the user that was refused, or a placeholder where its name is
 // nothing to put into a command.

@@ -5,39 +5,133 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"os"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // maxInput bounds one file or stream, in bytes.
 const maxInput = 512 << 20
 
-// readInput reads a file or stream whole, and makes it UTF-8 with plain
-// newlines. It is an error if it is empty, too long, or no text.
-func readInput(r io.Reader) (string, error) {
-	var b strings.Builder // a string that need not be copied, of hundreds of megabytes perhaps
-	if f, ok := r.(interface{ Stat() (fs.FileInfo, error) }); ok {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			if info.Size() > maxInput {
-				return "", fmt.Errorf("%d MiB, over the %d MiB that are read", info.Size()>>20, maxInput>>20)
-			}
-			b.Grow(int(info.Size()) + 1)
-		}
-	}
-	_, err := io.Copy(&b, io.LimitReader(r, maxInput+1))
-	switch raw := b.String(); {
+const (
+	// mapFrom is the size from which on a regular file is mapped, not read.
+	mapFrom = 1 << 20
+	// headSize is how much of an input is looked at to say whether it is text,
+	// and whether anything of it is understood. What is not is refused there,
+	// however much more would come.
+	headSize = 4 << 20
+	// readSize is how much of a stream is asked for at once.
+	readSize = 1 << 20
+)
+
+// readInput takes in a file or stream whole, as UTF-8 with plain newlines: a
+// large file as it lies in the page cache. It is an error if it is empty, too
+// long, no text, or if look refuses its head.
+func readInput(r io.Reader, look func(head string) error) (string, error) {
+	raw, err := takeIn(r, look)
+	switch {
 	case err != nil:
 		return "", err
-	case len(raw) > maxInput:
-		return "", fmt.Errorf("over %d MiB", maxInput>>20)
 	case strings.TrimSpace(raw) == "":
 		return "", errEmpty
-	default:
-		s := plain(raw)
-		return s, checkText(s)
 	}
+	s := plain(raw)
+	if err := checkText(headOf(s)); err != nil {
+		return "", err
+	}
+	if len(s) > headSize {
+		return s, look(headOf(s))
+	}
+	return s, nil
+}
+
+// headOf is the beginning of a text, of whole lines where it has any.
+func headOf(s string) string {
+	if len(s) <= headSize {
+		return s
+	}
+	head := s[:headSize]
+	if i := strings.LastIndexByte(head, '\n'); i >= 0 {
+		return head[:i+1]
+	}
+	return head
+}
+
+// takeIn maps or reads.
+func takeIn(r io.Reader, look func(head string) error) (string, error) {
+	f, ok := r.(*os.File)
+	if !ok {
+		return readAll(r, look)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return readAll(r, look)
+	}
+	if info.Size() > maxInput {
+		return "", fmt.Errorf("%d MiB, over the %d MiB that are read", info.Size()>>20, maxInput>>20)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); err == nil && at == 0 && info.Size() >= mapFrom {
+		if s, ok := mapFile(f, int(info.Size())); ok {
+			return s, nil
+		}
+	}
+	return readAll(r, look)
+}
+
+// readAll reads to the end into memory that need not be copied as it grows. It
+// stops early at a head that look refuses.
+func readAll(r io.Reader, look func(head string) error) (string, error) {
+	first := make([]byte, mapFrom)
+	n, err := io.ReadFull(r, first)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return string(first[:n]), nil
+	case err != nil:
+		return "", err
+	}
+	buf := reserve(maxInput + 1)
+	grows := buf == nil
+	if grows {
+		buf = make([]byte, 2*headSize)
+	}
+	copy(buf, first)
+	looked := false
+	for {
+		if !looked && n >= headSize {
+			if err := lookAt(string(buf[:headSize]), look); err != nil {
+				return "", err
+			}
+			looked = true
+		}
+		if n == len(buf) && grows && n <= maxInput {
+			buf = append(buf, make([]byte, min(n, maxInput+1-n))...)
+		}
+		if n > maxInput {
+			return "", fmt.Errorf("over %d MiB", maxInput>>20)
+		}
+		m, err := r.Read(buf[n:min(len(buf), n+readSize)])
+		n += m
+		switch {
+		case errors.Is(err, io.EOF):
+			return unsafe.String(unsafe.SliceData(buf), n), nil
+		case err != nil:
+			return "", err
+		}
+	}
+}
+
+// lookAt judges a head before the rest is read.
+func lookAt(head string, look func(head string) error) error {
+	if strings.TrimSpace(head) == "" {
+		return nil
+	}
+	head = headOf(plain(head))
+	if err := checkText(head); err != nil {
+		return err
+	}
+	return look(head)
 }
 
 var errEmpty = errors.New("empty: did the command that was to fill it fail? (iptables-save prints nothing without root)")
@@ -62,7 +156,7 @@ func fromUTF16(b []byte, order binary.ByteOrder) string {
 }
 
 func newlines(s string) string {
-	if !strings.Contains(s, "\r\n") {
+	if !strings.Contains(s[:min(len(s), headSize)], "\r\n") {
 		return s
 	}
 	return strings.ReplaceAll(s, "\r\n", "\n")

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -65,7 +65,7 @@ type piece struct {
 }
 
 // nodeName matches the names that Kubernetes allows for a Node.
-var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+var nodeName = lazyregexp.New(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // splitSpec splits [NODE=]PATH. A path that has an equals sign of its own wins
 // if there is such a file.

@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
@@ -101,7 +101,7 @@ func (m Machine) nftTables(ctx context.Context, program string) ([]nftTable, sna
 
 // nftName matches the names of tables that are handed to nft: what nft itself
 // takes as a name, which no option looks like.
-var nftName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./\\-]{0,254}$`)
+var nftName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./\\-]{0,254}$`)
 
 // nftTable lists one table, as JSON or, where that fails, as text.
 func (m Machine) nftTable(ctx context.Context, program string, table nftTable) snapshot.Text {

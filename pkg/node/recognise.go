@@ -2,11 +2,11 @@ package node
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/cilium"
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
@@ -24,46 +24,46 @@ type tool struct {
 	// node's rules are then known to have been given, and not read.
 	rules bool
 	// begins matches a line that begins such output, or goes on with it.
-	begins *regexp.Regexp
+	begins *lazyregexp.Regexp
 }
 
 // The tools, in the order in which a line is tried. iptables-save is none of
 // them: see saveReader.
 var tools = []*tool{
-	{name: "ip addr", kind: snapshot.IPAddr, begins: regexp.MustCompile(`^\d+: \S+: <[A-Z0-9_,-]*>`)},
-	{name: "ip route", kind: snapshot.IPRoute, begins: regexp.MustCompile(
+	{name: "ip addr", kind: snapshot.IPAddr, begins: lazyregexp.New(`^\d+: \S+: <[A-Z0-9_,-]*>`)},
+	{name: "ip route", kind: snapshot.IPRoute, begins: lazyregexp.New(
 		`^(default|(unreachable|blackhole|prohibit|throw|local|broadcast|multicast|anycast) \S+|[0-9a-f.:]+(/\d+)?) (.* )?(dev|via|metric|nexthop|proto) \S`)},
-	{name: "ip rule", kind: snapshot.IPRule, begins: regexp.MustCompile(`^\d+:\s+(not )?from \S+ `)},
-	{name: "sysctl -a", kind: snapshot.Sysctl, begins: regexp.MustCompile(`^(abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm)[./]\S+ ?= ?`)},
-	{name: "cat /proc/modules", kind: snapshot.ProcModules, begins: regexp.MustCompile(`^\w+ \d+ -?\d+ \S+ (Live|Loading|Unloading) `)},
-	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: regexp.MustCompile(`^(raw|mangle|nat|filter|security)$`)},
-	{name: "uname -a", kind: snapshot.Uname, begins: regexp.MustCompile(`^Linux \S+ \d+\.\d+\S* `)},
+	{name: "ip rule", kind: snapshot.IPRule, begins: lazyregexp.New(`^\d+:\s+(not )?from \S+ `)},
+	{name: "sysctl -a", kind: snapshot.Sysctl, begins: lazyregexp.New(`^(abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm)[./]\S+ ?= ?`)},
+	{name: "cat /proc/modules", kind: snapshot.ProcModules, begins: lazyregexp.New(`^\w+ \d+ -?\d+ \S+ (Live|Loading|Unloading) `)},
+	{name: "cat /proc/net/ip_tables_names", kind: snapshot.TableNames, begins: lazyregexp.New(`^(raw|mangle|nat|filter|security)$`)},
+	{name: "uname -a", kind: snapshot.Uname, begins: lazyregexp.New(`^Linux \S+ \d+\.\d+\S* `)},
 
-	{name: "nft list tables", kind: snapshot.NftTables, begins: regexp.MustCompile(`^table (ip|ip6|inet|arp|bridge|netdev) [^\s{]+( # handle \d+)?\s*$`)},
-	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: regexp.MustCompile(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
+	{name: "nft list tables", kind: snapshot.NftTables, begins: lazyregexp.New(`^table (ip|ip6|inet|arp|bridge|netdev) [^\s{]+( # handle \d+)?\s*$`)},
+	{name: "nft list ruleset", kind: snapshot.NftRuleset, begins: lazyregexp.New(`^\s*(table (ip|ip6|inet|arp|bridge|netdev) \S+|chain \S+) \{`)},
 	{name: "nft -j list ruleset", kind: snapshot.NftRuleset, begins: nftJSON},
-	{name: "ipvsadm -Sn", kind: snapshot.Ipvsadm, begins: regexp.MustCompile(`^(sudo )?(ipvsadm )?-[Aa] (-[tuf]|--(tcp|udp|sctp|fwmark)-service) \S+ `)},
-	{name: "ipvsadm -Ln", kind: snapshot.Ipvsadm, begins: regexp.MustCompile(
+	{name: "ipvsadm -Sn", kind: snapshot.Ipvsadm, begins: lazyregexp.New(`^(sudo )?(ipvsadm )?-[Aa] (-[tuf]|--(tcp|udp|sctp|fwmark)-service) \S+ `)},
+	{name: "ipvsadm -Ln", kind: snapshot.Ipvsadm, begins: lazyregexp.New(
 		`^(IP Virtual Server version|Prot LocalAddress:Port|(TCP|UDP|SCTP) +(\d+\.\d+\.\d+\.\d+|\[[0-9a-fA-F:]+\]|[0-9A-F]{8}):[0-9A-F]+ +[a-z0-9]+|FWM +[0-9A-F]+ +(IPv6 +)?[a-z])`)},
-	{name: "ipvsadm -Lnc", begins: regexp.MustCompile(`^(IPVS connection entries|Pro FromIP +FPrt )`)},
-	{name: "cat /proc/net/ip_vs_stats", begins: regexp.MustCompile(`^\s*Total Incoming Outgoing`)},
-	{name: "ipset save", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^create \S+ (hash|bitmap|list):`)},
-	{name: "ipset list", kind: snapshot.IpsetSave, begins: regexp.MustCompile(`^Name: \S+$`)},
-	{name: "conntrack -L", kind: snapshot.Conntrack, begins: regexp.MustCompile(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
-	{name: "cat /proc/net/stat/nf_conntrack", kind: snapshot.ConntrackStat, begins: regexp.MustCompile(`^entries +(clashres|searched) +found +`)},
-	{name: "cat /lib/modules/RELEASE/modules.builtin", kind: snapshot.ModulesBuiltin, begins: regexp.MustCompile(`^kernel/\S+\.ko$`)},
-	{name: "pod sockets of vipwalk node-state", kind: snapshot.PodSockets, begins: regexp.MustCompile(`^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f-]{19,23} (none|(tcp|udp)6? \S+:\d+)$`)},
-	{name: "cilium-dbg service list", kind: snapshot.CiliumServices, begins: regexp.MustCompile(`^(ID +Frontend +Service Type +Backend|SERVICE ADDRESS +BACKEND ADDRESS)`)},
-	{name: "kubectl", begins: regexp.MustCompile(`^\s*\{?\s*"?apiVersion"?:`)},
+	{name: "ipvsadm -Lnc", begins: lazyregexp.New(`^(IPVS connection entries|Pro FromIP +FPrt )`)},
+	{name: "cat /proc/net/ip_vs_stats", begins: lazyregexp.New(`^\s*Total Incoming Outgoing`)},
+	{name: "ipset save", kind: snapshot.IpsetSave, begins: lazyregexp.New(`^create \S+ (hash|bitmap|list):`)},
+	{name: "ipset list", kind: snapshot.IpsetSave, begins: lazyregexp.New(`^Name: \S+$`)},
+	{name: "conntrack -L", kind: snapshot.Conntrack, begins: lazyregexp.New(`^(ipv[46]\s+\d+\s+)?\w+\s+\d+ (\d+ )?.*src=\S+ dst=\S+ `)},
+	{name: "cat /proc/net/stat/nf_conntrack", kind: snapshot.ConntrackStat, begins: lazyregexp.New(`^entries +(clashres|searched) +found +`)},
+	{name: "cat /lib/modules/RELEASE/modules.builtin", kind: snapshot.ModulesBuiltin, begins: lazyregexp.New(`^kernel/\S+\.ko$`)},
+	{name: "pod sockets of vipwalk node-state", kind: snapshot.PodSockets, begins: lazyregexp.New(`^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f-]{19,23} (none|(tcp|udp)6? \S+:\d+)$`)},
+	{name: "cilium-dbg service list", kind: snapshot.CiliumServices, begins: lazyregexp.New(`^(ID +Frontend +Service Type +Backend|SERVICE ADDRESS +BACKEND ADDRESS)`)},
+	{name: "kubectl", begins: lazyregexp.New(`^\s*\{?\s*"?apiVersion"?:`)},
 }
 
 // procVirtualServer matches a virtual server as the kernel prints it, with eight
 // hexadecimal digits for an address. Its header is ipvsadm's.
-var procVirtualServer = regexp.MustCompile(`(?m)^(TCP|UDP|SCTP) +([0-9A-F]{8}|\[[0-9a-f]{4}(:[0-9a-f]{4}){7}\]):[0-9A-F]{4} |^  -> RemoteAddress:Port Forward Weight ActiveConn`)
+var procVirtualServer = lazyregexp.New(`(?m)^(TCP|UDP|SCTP) +([0-9A-F]{8}|\[[0-9a-f]{4}(:[0-9a-f]{4}){7}\]):[0-9A-F]{4} |^  -> RemoteAddress:Port Forward Weight ActiveConn`)
 
 // nftJSON matches the beginning of what nft -j prints, as it is or with its
 // lines broken by another tool.
-var nftJSON = regexp.MustCompile(`^\s*\{\s*"nftables"\s*:`)
+var nftJSON = lazyregexp.New(`^\s*\{\s*"nftables"\s*:`)
 
 var toolSave = &tool{name: "iptables-save"}
 
@@ -78,16 +78,21 @@ const mostLooked = 4096
 // recognised is given up.
 const mostStrange = 100_000
 
+// mostTables bounds what is looked at to tell a list of nft's tables from all
+// that is in them.
+const mostTables = 1 << 20
+
 // section is a run of lines of one tool's output.
 type section struct {
 	*tool
-	from, to int // the lines [from, to), from 0
-	save     dump
-	family   netfilter.Family // that the command line before it names
+	from, to   int // the lines [from, to), from 0
+	begin, end int // and where they stand in the text
+	save       dump
+	family     netfilter.Family // that the command line before it names
 	// note says what is wrong with it, if anything is.
 	note string
-	// whole is the file's text, where the section is all of it.
-	whole string
+	// whole: the section is all of the text.
+	whole bool
 }
 
 // dump is what is told of an iptables-save by its headers.
@@ -108,8 +113,8 @@ const (
 var (
 	// Written by iptables since 1.3; "(nf_tables)", or -nft- in the name, by
 	// the nft variant since 1.8.3, and xtables-save by it before that.
-	saveHeader = regexp.MustCompile(`^\s*# Generated by (ip6tables|iptables|xtables)(-nft|-legacy)?-save v\S+( \(nf_tables\))?`)
-	saveTable  = regexp.MustCompile(`^\s*\*(raw|mangle|nat|filter|security)\s*$`)
+	saveHeader = lazyregexp.New(`^\s*# Generated by (ip6tables|iptables|xtables)(-nft|-legacy)?-save v\S+( \(nf_tables\))?`)
+	saveTable  = lazyregexp.New(`^\s*\*(raw|mangle|nat|filter|security)\s*$`)
 )
 
 // tableOf is the table that a line of iptables-save begins, or "".
@@ -148,33 +153,54 @@ func headerOf(line string) (d dump, ok bool) {
 
 // recogniser goes through a file's lines.
 type recogniser struct {
-	lines    []string
 	sections []*section
 	cur      *section
+	at, next int // where the line at hand begins, and the one after it
 	// head is the header of a dump whose first table has not come yet.
 	head     *dump
 	headLine int
+	headAt   int
 	inTable  bool
-	// stranger is the first line that belongs to nothing, from 1; 0 if none.
-	stranger int
+	// stranger is the first line that belongs to nothing.
+	stranger stranger
 }
 
-// recognise splits a file, given whole and by lines, into the outputs of the tools that were put into it.
-// stranger is the number of the first line that belongs to none, or 0.
-func recognise(s string, lines []string) (sections []*section, stranger int) {
-	r := &recogniser{lines: lines}
+// stranger is a line that belongs to no tool's output; line counts from 1, and
+// is 0 where there is none.
+type stranger struct {
+	line int
+	text string
+}
+
+// isCilium says whether it is Cilium's own JSON.
+func isCilium(s string) bool {
+	head := strings.TrimSpace(s[:min(len(s), mostLooked)])
+	return head != "" && (head[0] == '{' || head[0] == '[') && cilium.Recognise(head)
+}
+
+// recognise splits a text into the outputs of the tools that were put into it.
+func recognise(s string) ([]*section, stranger) {
 	if nftJSON.MatchString(s) {
 		name := "nft -j list ruleset"
-		if tables, ok := nftables.ReadTables(s); ok && len(tables) > 0 {
+		if tables, ok := nftables.ReadTables(s[:min(len(s), mostTables)]); ok && len(tables) > 0 {
 			name = "nft list tables"
 		}
-		return []*section{{tool: toolNamed(name), to: len(r.lines), whole: s}}, 0
+		return []*section{{tool: toolNamed(name), end: len(s), whole: true}}, stranger{}
 	}
-	if head := strings.TrimSpace(s[:min(len(s), mostLooked)]); head != "" && (head[0] == '{' || head[0] == '[') && cilium.Recognise(head) {
-		return []*section{{tool: toolNamed("cilium-dbg service list"), to: len(r.lines), whole: s}}, 0
+	if isCilium(s) {
+		return []*section{{tool: toolNamed("cilium-dbg service list"), end: len(s), whole: true}}, stranger{}
 	}
-	for i, line := range r.lines {
-		r.line(i, line)
+	if len(s) >= mapFrom {
+		if one, ok := oneSave(s); ok {
+			return []*section{one}, stranger{}
+		}
+	}
+	r := &recogniser{}
+	i := 0
+	for line := range strings.Lines(s) {
+		r.at, r.next = r.next, r.next+len(line)
+		r.line(i, strings.TrimSuffix(line, "\n"))
+		i++
 		if i > mostStrange && len(r.sections) == 0 && r.head == nil {
 			break // nothing will come of it
 		}
@@ -182,11 +208,14 @@ func recognise(s string, lines []string) (sections []*section, stranger int) {
 	if r.inTable {
 		r.truncated()
 	}
-	if n := len(r.sections); n == 1 && r.sections[0].from == 0 && r.sections[0].to == len(r.lines) {
-		r.sections[0].whole = s
+	if n := len(r.sections); n == 1 && r.sections[0].from == 0 && r.sections[0].to == i && r.next == len(s) {
+		r.sections[0].whole = true
 	}
 	return r.sections, r.stranger
 }
+
+// extend takes the line at hand, i, into the present section.
+func (r *recogniser) extend(i int) { r.cur.to, r.cur.end = i+1, r.next }
 
 // insideNft says whether a line goes on with nft's listing: nft indents all
 // lines of a table but the first and the last.
@@ -197,18 +226,18 @@ func (r *recogniser) insideNft(i int, line string) bool {
 
 func (r *recogniser) line(i int, line string) {
 	if r.inTable && line != "" && (line[0] == '-' || line[0] == ':') {
-		r.cur.to = i + 1 // a rule or a chain, as most lines are
+		r.extend(i) // a rule or a chain, as most lines are
 		return
 	}
 	if r.insideNft(i, line) {
-		r.cur.to = i + 1
+		r.extend(i)
 		return
 	}
 	if d, ok := headerOf(line); ok {
 		if r.inTable {
 			r.truncated()
 		}
-		r.head, r.headLine = &d, i
+		r.head, r.headLine, r.headAt = &d, i, r.at
 		return
 	}
 	if m := tableOf(line); m != "" {
@@ -219,7 +248,7 @@ func (r *recogniser) line(i int, line string) {
 		return
 	}
 	if r.inTable {
-		r.cur.to = i + 1
+		r.extend(i)
 		r.inTable = strings.TrimSpace(line) != "COMMIT"
 		return
 	}
@@ -256,9 +285,9 @@ func toolNamed(name string) *tool {
 // table begins a table: in the dump at hand, or in a new one if its header is
 // of another program or the dump has that table already.
 func (r *recogniser) table(i int, name string) {
-	from, d := i, dump{}
+	from, begin, d := i, r.at, dump{}
 	if r.head != nil {
-		from, d = r.headLine, *r.head
+		from, begin, d = r.headLine, r.headAt, *r.head
 	} else if r.cur != nil && r.cur.tool == toolSave {
 		d = r.cur.save
 		d.tables = nil
@@ -266,7 +295,7 @@ func (r *recogniser) table(i int, name string) {
 	r.head, r.inTable = nil, true
 	if c := r.cur; c != nil && c.tool == toolSave && c.save.family == d.family && c.save.variant == d.variant && !slices.Contains(c.save.tables, name) {
 		c.save.tables = append(c.save.tables, name)
-		c.to = i + 1
+		r.extend(i)
 		return
 	}
 	if from == i && r.cur != nil && r.cur.tool == toolSave {
@@ -274,8 +303,9 @@ func (r *recogniser) table(i int, name string) {
 		d = dump{}
 	}
 	d.tables = []string{name}
-	r.cur = &section{tool: toolSave, from: from, to: i + 1, save: d}
+	r.cur = &section{tool: toolSave, from: from, begin: begin, save: d}
 	r.sections = append(r.sections, r.cur)
+	r.extend(i)
 }
 
 func (r *recogniser) truncated() {
@@ -286,10 +316,10 @@ func (r *recogniser) truncated() {
 
 func (r *recogniser) begin(i int, t *tool) {
 	if r.cur == nil || r.cur.tool != t {
-		r.cur = &section{tool: t, from: i}
+		r.cur = &section{tool: t, from: i, begin: r.at}
 		r.sections = append(r.sections, r.cur)
 	}
-	r.cur.to = i + 1
+	r.extend(i)
 }
 
 // other is a line that begins nothing. After the head of a dump, and within
@@ -300,31 +330,31 @@ func (r *recogniser) other(i int, line string) {
 	switch {
 	case trimmed == "" || trimmed[0] == '#':
 		if r.cur != nil && r.cur.to == i && r.head == nil {
-			r.cur.to = i + 1
+			r.extend(i)
 		}
 	case r.cur != nil && r.cur.tool != toolSave && r.cur.to == i:
-		r.cur.to = i + 1
+		r.extend(i)
 	default:
 		r.cur = nil
-		if r.stranger == 0 {
-			r.stranger = i + 1
+		if r.stranger.line == 0 {
+			r.stranger = stranger{i + 1, line}
 		}
 	}
 }
 
 // content is a section's text, with as many empty lines before it as make its
 // lines keep the numbers that they have in the file.
-func (s *section) content(lines []string) string {
-	if strings.HasSuffix(s.whole, "\n") {
-		return s.whole // large, mostly: not to be copied
+func (s *section) content(text string) string {
+	if s.whole && (len(text) >= mapFrom || strings.HasSuffix(text, "\n")) {
+		return text // large, mostly: not to be copied
 	}
-	return strings.Repeat("\n", s.from) + strings.Join(lines[s.from:s.to], "\n") + "\n"
+	return strings.Repeat("\n", s.from) + strings.TrimSuffix(text[s.begin:s.end], "\n") + "\n"
 }
 
 // guessFamily tells IPv4 from IPv6 rules by the addresses and protocols in
 // them, where no header does.
-func guessFamily(lines []string) addressFamily {
-	for _, line := range lines {
+func guessFamily(text string) addressFamily {
+	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		for i := 0; i+1 < len(fields); i++ {
 			if f := familyOf(fields[i], fields[i+1]); f != familyUnknown {

@@ -183,6 +183,9 @@ func parseStates(s string) ([]parsedState, error) {
 			return []parsedState{{NodeState: state}}, err
 		}
 	}
+	if !strings.Contains(headOf(s), stateHead) {
+		return nil, ErrNoState // nothing as long as that comes before it
+	}
 	p := &stateParser{rest: s}
 	var out []parsedState
 	for p.skipTo(stateHead) {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
@@ -35,7 +35,7 @@ func (f *stateFile) base() string {
 // readStream reads what one file or stream holds.
 func readStream(path string, r io.Reader) (*stateFile, error) {
 	f := &stateFile{path: path}
-	text, err := readInput(r)
+	text, err := readInput(r, f.look)
 	if errors.Is(err, errEmpty) && f.mayBeEmpty() {
 		f.pieces = []piece{{Text: snapshot.Text{Kind: snapshot.TextKind(f.base()), Ref: path, Status: snapshot.Done}}}
 		return f, nil
@@ -67,11 +67,10 @@ func (f *stateFile) mayBeEmpty() bool {
 // proxyModes are what kube-proxy's /proxyMode answers; no host is called so.
 var proxyModes = []string{"iptables", "ipvs", "nftables"}
 
-var hostnameLine = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+var hostnameLine = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 func (f *stateFile) recognise(text string) error {
-	lines := splitLines(text)
-	sections, stranger := recognise(text, lines)
+	sections, odd := recognise(text)
 	if len(sections) == 0 {
 		switch one := strings.TrimSpace(text); {
 		case slices.Contains(proxyModes, one):
@@ -82,16 +81,32 @@ func (f *stateFile) recognise(text string) error {
 			f.pieces = []piece{{Text: f.text(snapshot.Hostname, text)}}
 			return nil
 		}
-		if stranger == 0 {
-			return fmt.Errorf("nothing but comments and blank lines; %s", expected)
-		}
-		return fmt.Errorf("line %d: not recognised: %q; %s", stranger, shorten(strings.TrimSpace(lines[stranger-1])), expected)
+		return notRecognised(odd)
 	}
 	for _, s := range sections {
-		f.section(s, lines)
+		f.section(s, text)
 	}
 	if len(f.pieces) == 0 {
 		return errors.New(strings.Join(f.notes, "; "))
+	}
+	return nil
+}
+
+func notRecognised(odd stranger) error {
+	if odd.line == 0 {
+		return fmt.Errorf("nothing but comments and blank lines; %s", expected)
+	}
+	return fmt.Errorf("line %d: not recognised: %q; %s", odd.line, shorten(strings.TrimSpace(odd.text[:min(len(odd.text), mostLooked)])), expected)
+}
+
+// look says whether anything is understood of the head of a long input; if
+// not, nothing will come of the rest.
+func (f *stateFile) look(head string) error {
+	if strings.Contains(head, stateHead) || strings.Contains(head, `"`+stateKind+`"`) {
+		return nil
+	}
+	if sections, odd := recognise(head); len(sections) == 0 {
+		return fmt.Errorf("nothing of the first %d MiB is recognised: %w", headSize>>20, notRecognised(odd))
 	}
 	return nil
 }
@@ -100,23 +115,23 @@ func (f *stateFile) text(kind snapshot.TextKind, content string) snapshot.Text {
 	return snapshot.Text{Kind: kind, Ref: f.path, Status: snapshot.Done, Content: content}
 }
 
-func (f *stateFile) section(s *section, lines []string) {
+func (f *stateFile) section(s *section, text string) {
 	switch {
 	case s.tool == toolSave:
-		f.dump(s, lines)
+		f.dump(s, text)
 	case s.tool == toolListing:
-		s.save.family = s.listedFamily(lines)
-		f.dump(s, lines)
+		s.save.family = s.listedFamily(text)
+		f.dump(s, text)
 	case s.kind == snapshot.TableNames && strings.Contains(f.base(), "ip6"):
-		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(lines))})
-	case s.kind == snapshot.IPRule && f.rulesOf6(s.content(lines)):
-		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.IP6Rule, s.content(lines))})
-	case s.kind == snapshot.Ipvsadm && procVirtualServer.MatchString(s.content(lines)):
-		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.ProcIPVS, s.content(lines))})
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.TableNames6, s.content(text))})
+	case s.kind == snapshot.IPRule && f.rulesOf6(s.content(text)):
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.IP6Rule, s.content(text))})
+	case s.kind == snapshot.Ipvsadm && procVirtualServer.MatchString(s.content(text)):
+		f.pieces = append(f.pieces, piece{Text: f.text(snapshot.ProcIPVS, s.content(text))})
 	case s.kind != "":
-		f.pieces = append(f.pieces, piece{Text: f.text(s.kind, s.content(lines))})
+		f.pieces = append(f.pieces, piece{Text: f.text(s.kind, s.content(text))})
 	default:
-		f.unread(s, lines)
+		f.unread(s, text)
 	}
 }
 
@@ -131,10 +146,10 @@ func (f *stateFile) rulesOf6(content string) bool {
 
 // listedFamily is the family of rules that are not iptables-save's as it prints
 // them.
-func (s *section) listedFamily(lines []string) addressFamily {
+func (s *section) listedFamily(text string) addressFamily {
 	family := s.family
 	if family == 0 {
-		family = iptables.FamilyOf(s.content(lines))
+		family = iptables.FamilyOf(s.content(text))
 	}
 	switch family {
 	case netfilter.IPv4:
@@ -145,15 +160,15 @@ func (s *section) listedFamily(lines []string) addressFamily {
 	return familyUnknown
 }
 
-func (f *stateFile) dump(s *section, lines []string) {
+func (f *stateFile) dump(s *section, text string) {
 	family, v := s.save.family, s.save.variant
 	if family == familyUnknown {
-		family = guessFamily(lines[s.from:s.to])
+		family = guessFamily(text[s.begin:s.end])
 	}
 	if family == familyUnknown && strings.Contains(f.base(), "ip6tables") {
 		family = familyIPv6
 	}
-	p := piece{Text: f.text(snapshot.IptablesSave, s.content(lines))}
+	p := piece{Text: f.text(snapshot.IptablesSave, s.content(text))}
 	if family == familyIPv6 {
 		p.Kind = snapshot.Ip6tablesSave
 	}
@@ -173,7 +188,7 @@ func (f *stateFile) dump(s *section, lines []string) {
 // unread tells of output that is recognised and not read. Where it holds
 // rules, the rules are marked as given and not read, so that the walk says
 // what would supply them.
-func (f *stateFile) unread(s *section, lines []string) {
+func (f *stateFile) unread(s *section, text string) {
 	if s.name == "kubectl" {
 		f.notes = append(f.notes, fmt.Sprintf("line %d: Kubernetes objects, not a node's state: give them with --objects", s.from+1))
 		return
@@ -184,7 +199,7 @@ func (f *stateFile) unread(s *section, lines []string) {
 		return
 	}
 	t := snapshot.Text{Kind: snapshot.IptablesSave, Ref: f.path, Status: snapshot.Failed, Why: why, Supply: "sudo iptables-save -c"}
-	if guessFamily(lines[s.from:s.to]) == familyIPv6 {
+	if guessFamily(text[s.begin:s.end]) == familyIPv6 {
 		t.Kind, t.Supply = snapshot.Ip6tablesSave, "sudo ip6tables-save -c"
 	}
 	f.pieces = append(f.pieces, piece{Text: t})

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // document is one YAML document or one JSON value of a source, as JSON.
@@ -150,7 +151,7 @@ func onlyComments(text string) bool {
 	return true
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): `)
+var yamlLine = lazyregexp.New(`line (\d+): `)
 
 // yamlError places a YAML error: at the first line without which what stands
 // before it would be valid. The library's own line is often that of the block

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // source is one file's text.
@@ -51,7 +52,7 @@ func plain(b []byte) string {
 }
 
 // table matches the head of what kubectl prints without -o.
-var table = regexp.MustCompile(`^(NAMESPACE\s+)?(NAME|LAST SEEN)\s+[A-Z]`)
+var table = lazyregexp.New(`^(NAMESPACE\s+)?(NAME|LAST SEEN)\s+[A-Z]`)
 
 // check refuses what cannot be objects, with a reason of its own.
 func (s *source) check() error {

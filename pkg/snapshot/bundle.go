@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // BundleVersion is the version of the bundle's format that is written; a
@@ -182,7 +183,7 @@ func layOutNode(n *NodeState, dirs map[string]bool, files map[string][]byte) man
 }
 
 // nodeName is what Kubernetes admits as a Node's name: a DNS subdomain.
-var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+var nodeName = lazyregexp.New(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
 // nodeDir is the folder for a node: its name, where that is a name that can
 // stand in a path and is not taken yet.
@@ -208,4 +209,4 @@ func sortedNodes(nodes []*NodeState) []*NodeState {
 }
 
 // textName is what a kind must look like to name a file.
-var textName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+var textName = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)

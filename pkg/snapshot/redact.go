@@ -1,9 +1,10 @@
 package snapshot
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // maxText is the longest message that is kept, in bytes. Kubernetes' own limit
@@ -14,11 +15,11 @@ const maxText = 1024
 const redacted = "REDACTED"
 
 var (
-	userinfo = regexp.MustCompile(`://[^/\s"'@]+@`)
-	query    = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
-	bearer   = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`)
-	keyed    = regexp.MustCompile(`(?i)\b([a-z0-9_-]*(?:password|passwd|secret|token|apikey|api[_-]key|access[_-]?key|credentials?)[a-z0-9_-]*)(=)("[^"]*"|'[^']*'|[^\s,;&"']+)`)
-	jwt      = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.?[A-Za-z0-9_-]*`)
+	userinfo = lazyregexp.New(`://[^/\s"'@]+@`)
+	query    = lazyregexp.New(`(https?://[^\s"'?]*)\?[^\s"']*`)
+	bearer   = lazyregexp.New(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`)
+	keyed    = lazyregexp.New(`(?i)\b([a-z0-9_-]*(?:password|passwd|secret|token|apikey|api[_-]key|access[_-]?key|credentials?)[a-z0-9_-]*)(=)("[^"]*"|'[^']*'|[^\s,;&"']+)`)
+	jwt      = lazyregexp.New(`\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.?[A-Za-z0-9_-]*`)
 )
 
 // RedactText takes the credentials that a component may have put into a
@@ -57,7 +58,7 @@ func redactPath(path string) string {
 
 // probeReply are the kubelet's own words after "probe failed: "; what else
 // stands there is what an exec probe printed, or a body.
-var probeReply = regexp.MustCompile(`^(HTTP probe failed with statuscode: \d+|Get "|Head "|dial |service unhealthy|timeout:|failed to connect|error: |rpc error|command timed out|command ".*" timed out|` + notKept + `)`)
+var probeReply = lazyregexp.New(`^(HTTP probe failed with statuscode: \d+|Get "|Head "|dial |service unhealthy|timeout:|failed to connect|error: |rpc error|command timed out|command ".*" timed out|` + notKept + `)`)
 
 const notKept = "(the probe's output is not kept)"
 

@@ -2,7 +2,6 @@ package walk
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -106,7 +106,7 @@ func (p *Pass) scaledToZero(f *Finding, wl workload) {
 	f.Fixes = append(f.Fixes, p.scaleFix(wl, before))
 }
 
-var scaledDown = regexp.MustCompile(`^Scaled down replica set \S+ (?:from (\d+) )?to 0\b`)
+var scaledDown = lazyregexp.New(`^Scaled down replica set \S+ (?:from (\d+) )?to 0\b`)
 
 // scaledFrom reads from the Deployment controller's event how many pods there
 // were (the wording with "from" is that of 1.26 and later).
@@ -188,7 +188,7 @@ func setReplicas(s *snapshot.Snapshot, wl workload, n int32) {
 	}
 }
 
-var exceededQuota = regexp.MustCompile(`exceeded quota: ([^,\s]+)`)
+var exceededQuota = lazyregexp.New(`exceeded quota: ([^,\s]+)`)
 
 // createsNoPod: the workload asks for pods, and there is none.
 func (p *Pass) createsNoPod(f *Finding, wl workload) {

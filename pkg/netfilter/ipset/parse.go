@@ -5,8 +5,9 @@ package ipset
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // Errors of a text that no set can be made of.
@@ -82,7 +83,7 @@ func (p *parser) problem(s, format string, a ...any) {
 	}
 }
 
-var prompt = regexp.MustCompile(`^(\S*@\S+[:~ ].*|\[.*\]|)\s*[#$>] `)
+var prompt = lazyregexp.New(`^(\S*@\S+[:~ ].*|\[.*\]|)\s*[#$>] `)
 
 func (p *parser) line(s string) {
 	s = strings.TrimLeft(s, "> \t")

@@ -1,9 +1,9 @@
 package iptables
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
@@ -18,10 +18,10 @@ type command struct {
 }
 
 var (
-	calls      = regexp.MustCompile(`(?:^|[\s/])(ip6?tables|xtables)(-legacy|-nft)?(-save)?(\s.*)?$`)
-	barePrompt = regexp.MustCompile(`^(\S*@\S+|\[.*\]|bash-[\d.]+|sh-[\d.]+|~|/)?\s*\S*[#$%]$`)
-	filters    = regexp.MustCompile(`\|\s*(sudo\s+)?(e|f|z)?(grep|awk|sed|head|tail|rg|ag)\b`)
-	typed      = regexp.MustCompile(`^(.{0,80}?[#$%>]\s+|#\s*)?((sudo|nsenter|kubectl|docker|crictl|ssh|chroot|oc|watch)\s.*)?$`)
+	calls      = lazyregexp.New(`(?:^|[\s/])(ip6?tables|xtables)(-legacy|-nft)?(-save)?(\s.*)?$`)
+	barePrompt = lazyregexp.New(`^(\S*@\S+|\[.*\]|bash-[\d.]+|sh-[\d.]+|~|/)?\s*\S*[#$%]$`)
+	filters    = lazyregexp.New(`\|\s*(sudo\s+)?(e|f|z)?(grep|awk|sed|head|tail|rg|ag)\b`)
+	typed      = lazyregexp.New(`^(.{0,80}?[#$%>]\s+|#\s*)?((sudo|nsenter|kubectl|docker|crictl|ssh|chroot|oc|watch)\s.*)?$`)
 )
 
 // readCommand reads a line such as "root@node:~# iptables -t nat -S | grep X".

@@ -1,16 +1,16 @@
 package iptables
 
 import (
-	"regexp"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
 var (
-	chainHeader = regexp.MustCompile(`^Chain (\S+) \((?:policy ([A-Z]+)(?: \d+[KMGTPE]? packets, \d+[KMGTPE]? bytes)?|-?\d+ references?)\)`)
-	columns     = regexp.MustCompile(`^(num\s+)?(pkts\s+bytes\s+)?target\s+prot\s+(opt\s+)?(in\s+out\s+)?source\s+destination`)
-	number      = regexp.MustCompile(`^\d+[KMGTPE]?$`)
+	chainHeader = lazyregexp.New(`^Chain (\S+) \((?:policy ([A-Z]+)(?: \d+[KMGTPE]? packets, \d+[KMGTPE]? bytes)?|-?\d+ references?)\)`)
+	columns     = lazyregexp.New(`^(num\s+)?(pkts\s+bytes\s+)?target\s+prot\s+(opt\s+)?(in\s+out\s+)?source\s+destination`)
+	number      = lazyregexp.New(`^\d+[KMGTPE]?$`)
 )
 
 // listing reads a line of iptables -L: a chain's header, the names of the

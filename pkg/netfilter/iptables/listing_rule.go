@@ -3,9 +3,9 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
@@ -103,7 +103,7 @@ func (p *ruleParser) emitNot(t token, option string) {
 }
 
 // awsName is the name that AWS gives a private address in its DNS.
-var awsName = regexp.MustCompile(`^ip-(\d+)-(\d+)-(\d+)-(\d+)\.(?:[a-z0-9.-]+\.compute|ec2)\.internal$`)
+var awsName = lazyregexp.New(`^ip-(\d+)-(\d+)-(\d+)-(\d+)\.(?:[a-z0-9.-]+\.compute|ec2)\.internal$`)
 
 // listedAddress reads an address column. Without -n it may hold a name; one
 // that stands for no certain address is kept as what can't be decided.

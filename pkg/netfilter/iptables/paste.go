@@ -2,9 +2,9 @@ package iptables
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
@@ -208,18 +208,18 @@ func startsLine(s string) bool {
 }
 
 var (
-	countedRule = regexp.MustCompile(`^\[\d+:\d+\] -A \S`)
-	listedChain = regexp.MustCompile(`^(-P [A-Z]+ (ACCEPT|DROP|QUEUE)|-N \S+)( -c \d+ \d+)?$`)
-	declaration = regexp.MustCompile(`^:\S+ (-|ACCEPT|DROP|QUEUE)( \[\d+:\d+\])?$`)
-	tableLine   = regexp.MustCompile(`^\*(raw|mangle|nat|filter|security)$`)
+	countedRule = lazyregexp.New(`^\[\d+:\d+\] -A \S`)
+	listedChain = lazyregexp.New(`^(-P [A-Z]+ (ACCEPT|DROP|QUEUE)|-N \S+)( -c \d+ \d+)?$`)
+	declaration = lazyregexp.New(`^:\S+ (-|ACCEPT|DROP|QUEUE)( \[\d+:\d+\])?$`)
+	tableLine   = lazyregexp.New(`^\*(raw|mangle|nat|filter|security)$`)
 	// around is what may stand before a line of iptables' own: quote marks,
 	// diff marks, line numbers, the name and line that grep prints, a log's
 	// prefix up to and with a time.
-	around = regexp.MustCompile(`^([>|+*\s]|\d+[:.|)\]-]?\s*)*$`)
+	around = lazyregexp.New(`^([>|+*\s]|\d+[:.|)\]-]?\s*)*$`)
 	// listItem is what may stand before a string of a JSON or YAML list.
-	listItem = regexp.MustCompile(`^([-\[{,\s]|"[^"]*"\s*:)*$`)
-	grepped  = regexp.MustCompile(`^([^\s:]+?)[:-](\d+[:-])?$`)
-	logged   = regexp.MustCompile(`\d\d:\d\d(:\d\d)?|^[IWEF]\d{4} `)
+	listItem = lazyregexp.New(`^([-\[{,\s]|"[^"]*"\s*:)*$`)
+	grepped  = lazyregexp.New(`^([^\s:]+?)[:-](\d+[:-])?$`)
+	logged   = lazyregexp.New(`\d\d:\d\d(:\d\d)?|^[IWEF]\d{4} `)
 )
 
 func isNameByte(c byte) bool {

@@ -3,10 +3,10 @@ package ipvs
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
@@ -175,10 +175,10 @@ func (p *parser) problem(s string, column int, format string, a ...any) {
 }
 
 var (
-	prompt = regexp.MustCompile(`^(\S*@\S+[:~ ].*|\[.*\]|)\s*[#$>]( |$)`)
+	prompt = lazyregexp.New(`^(\S*@\S+[:~ ].*|\[.*\]|)\s*[#$>]( |$)`)
 	// procLine is one that only the kernel prints: an address of eight hexadecimal
 	// digits, or the header with single blanks.
-	procLine = regexp.MustCompile(`(?m)^(\s*(TCP|UDP|SCTP|->)\s+[0-9A-F]{8}:[0-9A-F]{4}(\s|$)|\s*-> RemoteAddress:Port Forward Weight ActiveConn InActConn\s*$|.* persistent \d+ [0-9A-F]{8}\s*$)`)
+	procLine = lazyregexp.New(`(?m)^(\s*(TCP|UDP|SCTP|->)\s+[0-9A-F]{8}:[0-9A-F]{4}(\s|$)|\s*-> RemoteAddress:Port Forward Weight ActiveConn InActConn\s*$|.* persistent \d+ [0-9A-F]{8}\s*$)`)
 )
 
 // procText says whether a text is the kernel's own.
