@@ -7,8 +7,10 @@ import (
 	"os"
 
 	"github.com/vipwalk/vipwalk/pkg/cli"
+	"github.com/vipwalk/vipwalk/pkg/startup"
 )
 
 func main() {
+	startup.Prepare(os.Getenv)
 	os.Exit(cli.Main(os.Args, cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getenv))
 }

@@ -42,7 +42,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 			source = string(t.Kind)
 		}
 		saved = saved || t.Kind == snapshot.IptablesSave || t.Kind == snapshot.Ip6tablesSave
-		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Saved: true})
+		part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: source, Family: f, Saved: true, Skim: skimmed(t)})
 		if err != nil {
 			return nil, usageErrorf("%w", err)
 		}
@@ -72,6 +72,12 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		rules = rules.WithSets(sets)
 	}
 	return a.virtualServers(rules, state)
+}
+
+// skimmed is the text's index, where who read it made one.
+func skimmed(t snapshot.Text) *iptables.Skim {
+	s, _ := t.Skimmed.(*iptables.Skim)
+	return s
 }
 
 // sets parses the contents of the node's sets; nil where none was read.

@@ -18,10 +18,12 @@ const maxInput = 512 << 20
 const (
 	// mapFrom is the size from which on a regular file is mapped, not read.
 	mapFrom = 1 << 20
-	// headSize is how much of an input is looked at to say whether it is text,
-	// and whether anything of it is understood. What is not is refused there,
-	// however much more would come.
+	// headSize is how much of an input is looked at to say whether anything of
+	// it is understood. What is not is refused there, however much more would
+	// come.
 	headSize = 4 << 20
+	// textSize is how much is looked at to say whether it is text.
+	textSize = 1 << 20
 	// readSize is how much of a stream is asked for at once.
 	readSize = 1 << 20
 )
@@ -38,21 +40,22 @@ func readInput(r io.Reader, look func(head string) error) (string, error) {
 		return "", errEmpty
 	}
 	s := plain(raw)
-	if err := checkText(headOf(s)); err != nil {
+	if err := checkText(headOf(s, textSize)); err != nil {
 		return "", err
 	}
 	if len(s) > headSize {
-		return s, look(headOf(s))
+		return s, look(headOf(s, headSize))
 	}
 	return s, nil
 }
 
-// headOf is the beginning of a text, of whole lines where it has any.
-func headOf(s string) string {
-	if len(s) <= headSize {
+// headOf is at most size bytes of a text's beginning: whole lines where it has
+// any.
+func headOf(s string, size int) string {
+	if len(s) <= size {
 		return s
 	}
-	head := s[:headSize]
+	head := s[:size]
 	if i := strings.LastIndexByte(head, '\n'); i >= 0 {
 		return head[:i+1]
 	}
@@ -127,11 +130,11 @@ func lookAt(head string, look func(head string) error) error {
 	if strings.TrimSpace(head) == "" {
 		return nil
 	}
-	head = headOf(plain(head))
-	if err := checkText(head); err != nil {
+	head = plain(head)
+	if err := checkText(headOf(head, textSize)); err != nil {
 		return err
 	}
-	return look(head)
+	return look(headOf(head, headSize-1)) // of whole lines
 }
 
 var errEmpty = errors.New("empty: did the command that was to fill it fail? (iptables-save prints nothing without root)")

@@ -93,6 +93,8 @@ type section struct {
 	note string
 	// whole: the section is all of the text.
 	whole bool
+	// skim is the index of a large dump that is all of the text.
+	skim *iptables.Skim
 }
 
 // dump is what is told of an iptables-save by its headers.
@@ -176,6 +178,24 @@ type stranger struct {
 func isCilium(s string) bool {
 	head := strings.TrimSpace(s[:min(len(s), mostLooked)])
 	return head != "" && (head[0] == '{' || head[0] == '[') && cilium.Recognise(head)
+}
+
+// recognised says whether anything of a text is; else what the first line is
+// that isn't.
+func recognised(s string) (bool, stranger) {
+	if nftJSON.MatchString(s) || isCilium(s) {
+		return true, stranger{}
+	}
+	r := &recogniser{}
+	i := 0
+	for line := range strings.Lines(s) {
+		r.at, r.next = r.next, r.next+len(line)
+		r.line(i, strings.TrimSuffix(line, "\n"))
+		if i++; len(r.sections) > 0 {
+			return true, stranger{}
+		}
+	}
+	return false, r.stranger
 }
 
 // recognise splits a text into the outputs of the tools that were put into it.

@@ -2,67 +2,38 @@ package node
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
 )
 
 // oneSave is the section of a text that is one iptables-save's from its first
-// line to its last, found without going through its lines: between the comments
-// that iptables-save puts around its tables there are only their lines. Where
-// the comments tell of anything else (two dumps, a table without an end,
-// something else behind one) the lines have to be gone through.
+// line to its last, of one program and with no table twice. Any other text has
+// to be gone through by its lines. What was learnt of the text on the way goes
+// with it.
 func oneSave(text string) (*section, bool) {
-	if !strings.HasSuffix(text, "\n") {
+	skim, ok := iptables.SkimText(text)
+	if !ok {
 		return nil, false
 	}
-	s := &section{tool: toolSave, end: len(text), whole: true}
-	for at := 0; at < len(text); {
-		line, next := lineAt(text, at)
-		if line == "" || line[0] == '#' {
-			d, ok := headerOf(line)
-			switch {
-			case ok && len(s.save.tables) == 0:
-				s.save = d
-			case ok && (d.family != s.save.family || d.variant != s.save.variant):
-				return nil, false
-			}
-			at = next
-			continue
+	s := &section{tool: toolSave, end: len(text), whole: true, skim: skim}
+	for i, t := range skim.Tables() {
+		d := dump{family: families[t.Family], tables: append(s.save.tables, t.Name)}
+		switch t.Backend {
+		case netfilter.NFT:
+			d.variant = variantNft
+		case netfilter.Legacy:
+			d.variant = variantLegacy
 		}
-		name := tableOf(line)
-		if name == "" || s.save.family == familyUnknown || slices.Contains(s.save.tables, name) {
+		switch {
+		case d.family == familyUnknown, slices.Contains(s.save.tables, t.Name), tableOf("*"+t.Name) == "":
+			return nil, false
+		case i > 0 && (d.family != s.save.family || d.variant != s.save.variant):
 			return nil, false
 		}
-		s.save.tables = append(s.save.tables, name)
-		end, ok := tableEnd(text, next)
-		if !ok {
-			return nil, false
-		}
-		at = end
+		s.save = d
 	}
-	return s, len(s.save.tables) > 0
+	return s, true
 }
 
-func lineAt(text string, at int) (line string, next int) {
-	i := strings.IndexByte(text[at:], '\n')
-	if i < 0 {
-		return text[at:], len(text)
-	}
-	return text[at : at+i], at + i + 1
-}
-
-// tableEnd is where the comment begins that follows a table's COMMIT; false
-// where a comment comes that follows none, or none comes.
-func tableEnd(text string, at int) (int, bool) {
-	const commit = "\nCOMMIT\n"
-	for {
-		i := strings.IndexByte(text[at:], '#')
-		if i < 0 {
-			return 0, false
-		}
-		at += i
-		if text[at-1] == '\n' {
-			return at, strings.HasSuffix(text[:at], commit)
-		}
-		at++
-	}
-}
+var families = map[netfilter.Family]addressFamily{netfilter.IPv4: familyIPv4, netfilter.IPv6: familyIPv6}

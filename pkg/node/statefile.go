@@ -105,7 +105,7 @@ func (f *stateFile) look(head string) error {
 	if strings.Contains(head, stateHead) || strings.Contains(head, `"`+stateKind+`"`) {
 		return nil
 	}
-	if sections, odd := recognise(head); len(sections) == 0 {
+	if ok, odd := recognised(head); !ok {
 		return fmt.Errorf("nothing of the first %d MiB is recognised: %w", headSize>>20, notRecognised(odd))
 	}
 	return nil
@@ -169,6 +169,9 @@ func (f *stateFile) dump(s *section, text string) {
 		family = familyIPv6
 	}
 	p := piece{Text: f.text(snapshot.IptablesSave, s.content(text))}
+	if s.skim != nil {
+		p.Skimmed = s.skim
+	}
 	if family == familyIPv6 {
 		p.Kind = snapshot.Ip6tablesSave
 	}

@@ -58,6 +58,9 @@ type Text struct {
 	Why     string     `json:"why,omitempty"`
 	Supply  string     `json:"supply,omitempty"`
 	Content string     `json:"-"`
+	// Skimmed is what who read the Content learnt of it on the way, for the
+	// parser of that Kind to take up (*iptables.Skim); nil mostly.
+	Skimmed any `json:"-"`
 }
 
 // NodeState is what was read on one node.

@@ -185,7 +185,7 @@ func (v *nodeView) parseRules() {
 				parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: fam}}))
 				continue
 			}
-			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Saved: true})
+			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Saved: true, Skim: skimmed(t)})
 			if err != nil {
 				v.lackRules(fam, fmt.Sprintf("%s: %v", textName(t), err), "")
 				continue
@@ -236,6 +236,12 @@ func parseSets(st *snapshot.NodeState) *ipset.Sets {
 		return nil
 	}
 	return ipset.Merge(parts...)
+}
+
+// skimmed is the text's index, where who read it made one.
+func skimmed(t snapshot.Text) *iptables.Skim {
+	s, _ := t.Skimmed.(*iptables.Skim)
+	return s
 }
 
 func partialWhy(t snapshot.Text, problems []iptables.Problem) string {

@@ -36,6 +36,8 @@ type Options struct {
 	// Saved: it may be all; then it is, where it opens the tables nat and filter
 	// (see ShowsAll).
 	Saved bool
+	// Skim is the text's index, where SkimText made it before.
+	Skim *Skim
 	// Strict parses every rule now, so that the Problems are all there are.
 	// Otherwise a rule that isn't understood comes to light when it is walked,
 	// as one that can't be decided.
@@ -60,14 +62,8 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 	case uint64(len(text)) > math.MaxUint32:
 		return nil, nil, fmt.Errorf("read %s: %w", named(opt.Source), ErrTooLarge)
 	}
-	if len(text) >= plainFrom {
-		if p, ok := indexPlain(text, opt, splitFrom); ok {
-			var problems []Problem
-			if p.legacy != nil {
-				problems = append(problems, *p.legacy)
-			}
-			return p.ruleset(), problems, nil
-		}
+	if rs, problems, ok := parsePlain(text, opt); ok {
+		return rs, problems, nil
 	}
 	if i := strings.IndexByte(text, 0); i >= 0 {
 		line := strings.Count(text[:i], "\n") + 1
@@ -93,6 +89,21 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 		}
 	}
 	return rs, x.problems, nil
+}
+
+// parsePlain reads a text that is plainly iptables-save's, if it is a large one.
+func parsePlain(text string, opt Options) (*netfilter.Ruleset, []Problem, bool) {
+	if opt.Strict || opt.Refuse || len(text) < plainFrom {
+		return nil, nil, false
+	}
+	p := opt.Skim
+	if p == nil || p.text != text {
+		var ok bool
+		if p, ok = SkimText(text); !ok {
+			return nil, nil, false
+		}
+	}
+	return p.ruleset(opt)
 }
 
 func named(source string) string {

@@ -9,14 +9,13 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
 )
 
-// plain is the index of a text that is iptables-save's as it prints it: tables
+// Skim is the index of a text that is iptables-save's as it prints it: tables
 // from "*name" to COMMIT, all declarations of one ahead of its rules, the rules
 // of each chain together. It keeps where the rules of each chain begin and
 // nothing of each rule, so that a text of hundreds of megabytes is indexed at
-// about the speed at which memory is read.
-type plain struct {
+// about the speed at which memory is read. It is safe for concurrent use.
+type Skim struct {
 	text    string
-	opt     Options
 	tables  []*plainTable
 	legacy  *Problem // the text warns of legacy tables
 	seed    maphash.Seed
@@ -25,19 +24,39 @@ type plain struct {
 	ends []uint32
 }
 
+// SkimmedTable is a table of a Skim, as the comment ahead of it has it.
+type SkimmedTable struct {
+	Name    string
+	Family  netfilter.Family // 0 where no comment tells
+	Backend netfilter.Backend
+}
+
+// Tables are the tables in the order of the text.
+func (p *Skim) Tables() []SkimmedTable {
+	out := make([]SkimmedTable, len(p.tables))
+	for i, t := range p.tables {
+		out[i] = SkimmedTable{t.name, t.header.family, t.header.backend}
+	}
+	return out
+}
+
 // plainBlock is the size of the blocks of which the line ends are counted. It
 // bounds what is counted again to tell a line's number.
 const plainBlock = 4096
 
 // plainTable is a table of a plain text.
 type plainTable struct {
-	netfilter.TableInfo
-	of *plain
+	of     *Skim
+	name   string
+	header header
 	// declared and rules are where those lines stand, rulesEnd where the last
 	// one ends.
 	declared, rules, rulesEnd int
 
-	slots []plainSlot // a hash table of the chains by name
+	// slots is a hash table of the chains by name, tags a byte of the hash of
+	// each, 0 where there is none.
+	slots []plainSlot
+	tags  []uint8
 	count int
 	defs  []atomic.Pointer[netfilter.ChainDef] // by slot, as they were asked for
 }
@@ -51,37 +70,40 @@ type plainSlot struct {
 
 // slot is where the hash table has the chain of that name, or the place where
 // it would have it; false where it has none.
-func (t *plainTable) slot(name string) (int, bool) {
+func (t *plainTable) slot(name string) (at int, tag uint8, ok bool) {
 	if len(t.slots) == 0 || name == "" {
-		return 0, false
+		return 0, 0, false
 	}
-	text := t.of.text
+	text, hash := t.of.text, maphash.String(t.of.seed, name)
+	tag = uint8(hash>>56) | 1
 	mask := len(t.slots) - 1
-	for i := int(maphash.String(t.of.seed, name)) & mask; ; i = (i + 1) & mask {
-		at := int(t.slots[i].name)
-		if at == 0 {
-			return i, false
-		}
-		if end := at + len(name); end < len(text) && text[end] == ' ' && text[at:end] == name {
-			return i, true
+	for i := int(hash) & mask; ; i = (i + 1) & mask {
+		switch t.tags[i] {
+		case 0:
+			return i, tag, false
+		case tag:
+			at := int(t.slots[i].name)
+			if end := at + len(name); end < len(text) && text[end] == ' ' && text[at:end] == name {
+				return i, tag, true
+			}
 		}
 	}
 }
 
 // named says whether the table has a chain of that name.
 func (t *plainTable) named(chain string) bool {
-	_, ok := t.slot(chain)
+	_, _, ok := t.slot(chain)
 	return ok
 }
 
 // lineNumber is the number of the line that an offset is in, from 1.
-func (p *plain) lineNumber(at int) int {
+func (p *Skim) lineNumber(at int) int {
 	block := at / plainBlock
 	return int(p.ends[block]) + strings.Count(p.text[block*plainBlock:at], "\n") + 1
 }
 
 // lineFrom is the line that begins at an offset, without blanks at its end.
-func (p *plain) lineFrom(at int) string {
+func (p *Skim) lineFrom(at int) string {
 	s := p.text[at:]
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
 		s = s[:i]
@@ -89,21 +111,49 @@ func (p *plain) lineFrom(at int) string {
 	return strings.TrimRight(s, " \t\r")
 }
 
-// ruleset makes the tables.
-func (p *plain) ruleset() *netfilter.Ruleset {
-	whole := p.opt.Whole || p.opt.Saved && p.opens("nat") && p.opens("filter")
+// ruleset makes the tables, as the options have them; false where no option
+// and no comment tells a table's family, or a table is there twice.
+func (p *Skim) ruleset(opt Options) (*netfilter.Ruleset, []Problem, bool) {
+	whole := opt.Whole || opt.Saved && p.opens("nat") && p.opens("filter")
 	tables := make([]*netfilter.Table, 0, len(p.tables))
 	contents := make([]netfilter.Contents, 0, len(p.tables))
+	seen := map[netfilter.TableInfo]bool{}
 	for _, t := range p.tables {
-		tables = append(tables, netfilter.TableOf(t.TableInfo, t))
-		contents = append(contents, netfilter.Contents{Family: t.Family, Whole: whole, LegacyPresent: p.legacy != nil})
+		info := t.info(opt)
+		if info.Family == 0 || seen[netfilter.TableInfo{Name: info.Name, Backend: info.Backend, Family: info.Family}] {
+			return nil, nil, false
+		}
+		seen[netfilter.TableInfo{Name: info.Name, Backend: info.Backend, Family: info.Family}] = true
+		tables = append(tables, netfilter.TableOf(info, t))
+		contents = append(contents, netfilter.Contents{Family: info.Family, Whole: whole, LegacyPresent: p.legacy != nil})
 	}
-	return netfilter.New(contents, tables...)
+	var problems []Problem
+	if p.legacy != nil {
+		problems = []Problem{*p.legacy}
+	}
+	return netfilter.New(contents, tables...), problems, true
 }
 
-func (p *plain) opens(table string) bool {
+// info is what the table is called, as the options have it.
+func (t *plainTable) info(opt Options) netfilter.TableInfo {
+	i := netfilter.TableInfo{
+		Source: opt.Source, Name: t.name, Family: t.header.family, Backend: t.header.backend, Line: t.of.lineNumber(t.declared - 1),
+	}
+	if opt.Family != 0 {
+		i.Family = opt.Family
+	}
+	if opt.Backend != netfilter.AnyBackend {
+		i.Backend = opt.Backend
+	}
+	if t.of.legacy != nil && i.Backend == netfilter.AnyBackend {
+		i.Backend = netfilter.NFT // only its tools warn of the legacy ones
+	}
+	return i
+}
+
+func (p *Skim) opens(table string) bool {
 	for _, t := range p.tables {
-		if strings.HasPrefix(t.Name, table) { // as ShowsAll has it
+		if strings.HasPrefix(t.name, table) { // as ShowsAll has it
 			return true
 		}
 	}

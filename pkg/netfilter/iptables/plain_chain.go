@@ -12,7 +12,7 @@ import (
 
 // Chain is the chain of that name, or nil.
 func (t *plainTable) Chain(name string) *netfilter.ChainDef {
-	i, ok := t.slot(name)
+	i, _, ok := t.slot(name)
 	if !ok {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (t *plainTable) define(slot int, name string) *netfilter.ChainDef {
 	name = t.of.text[at : at+len(name)] // the text's own, not one that keeps another alive
 	c := &netfilter.ChainDef{
 		Name: name, Declared: true, Line: t.of.lineNumber(at),
-		Base: builtins[t.Name].hooked(name),
+		Base: builtins[t.name].hooked(name),
 		Body: &plainBody{table: t, chain: name, from: int(t.slots[slot].rule.Load())},
 	}
 	if c.Base != nil {
@@ -55,7 +55,7 @@ func (t *plainTable) All() iter.Seq[*netfilter.ChainDef] {
 // Based are the chains that the kernel calls, in the order of the declarations.
 func (t *plainTable) Based() []*netfilter.ChainDef {
 	var out []*netfilter.ChainDef
-	for _, h := range builtins[t.Name].hooks {
+	for _, h := range builtins[t.name].hooks {
 		if c := t.Chain(string(h)); c != nil {
 			out = append(out, c)
 		}

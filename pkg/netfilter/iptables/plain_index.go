@@ -22,22 +22,25 @@ const (
 	plainStride = 32 << 10
 )
 
-// indexPlain indexes a text if it is plainly iptables-save's. Whatever is
-// unusual in it makes it not plain: a line that is none of iptables-save's,
-// blanks around one, escaped line ends, a chain without a declaration or whose
-// rules stand apart, a table twice or without COMMIT, a family that nothing
-// tells. split is the size from which on the rules of a table are gone through
-// by two goroutines.
-func indexPlain(text string, opt Options, split int) (*plain, bool) {
-	if uint64(len(text)) > math.MaxUint32 || opt.Strict || opt.Refuse {
+// SkimText indexes a text if it is plainly iptables-save's; false for any other,
+// which Parse can read all the same. Whatever is unusual in it makes it not
+// plain: a line that is none of iptables-save's, blanks around one, escaped line
+// ends, a chain without a declaration or whose rules stand apart, a table
+// without COMMIT.
+func SkimText(text string) (*Skim, bool) { return skim(text, splitFrom) }
+
+// skim is SkimText; split is the size from which on the rules of a table are
+// gone through by two goroutines.
+func skim(text string, split int) (*Skim, bool) {
+	if uint64(len(text)) > math.MaxUint32 {
 		return nil, false
 	}
-	p := &plain{
-		text: text, opt: opt, seed: maphash.MakeSeed(),
+	p := &Skim{
+		text: text, seed: maphash.MakeSeed(),
 		parsers: sync.Pool{New: func() any { return &ruleParser{} }},
 		ends:    make([]uint32, len(text)/plainBlock+2),
 	}
-	s := plainScan{plain: p, split: split, lookTo: len(text)}
+	s := plainScan{Skim: p, split: split, lookTo: len(text)}
 	var h header
 	for s.at < len(text) {
 		line, next := s.line()
@@ -63,40 +66,14 @@ func indexPlain(text string, opt Options, split int) (*plain, bool) {
 		return nil, false
 	}
 	p.sumEnds()
-	for _, t := range p.tables {
-		t.Line = p.lineNumber(t.declared - 1)
-	}
 	if p.legacy != nil {
 		p.legacy.Line = p.lineNumber(p.legacy.Line)
 	}
-	return p, p.settled()
-}
-
-// settled says whether family and backend of all tables are told, and no table
-// is there twice.
-func (p *plain) settled() bool {
-	seen := map[netfilter.TableInfo]bool{}
-	for _, t := range p.tables {
-		if p.opt.Family != 0 {
-			t.Family = p.opt.Family
-		}
-		if p.opt.Backend != netfilter.AnyBackend {
-			t.Backend = p.opt.Backend
-		}
-		if p.legacy != nil && t.Backend == netfilter.AnyBackend {
-			t.Backend = netfilter.NFT
-		}
-		k := netfilter.TableInfo{Name: t.Name, Family: t.Family, Backend: t.Backend}
-		if t.Family == 0 || seen[k] {
-			return false
-		}
-		seen[k] = true
-	}
-	return true
+	return p, true
 }
 
 // sumEnds makes of the line ends in each block those ahead of it.
-func (p *plain) sumEnds() {
+func (p *Skim) sumEnds() {
 	sum := uint32(0)
 	for i, n := range p.ends {
 		p.ends[i] = sum
@@ -106,7 +83,7 @@ func (p *plain) sumEnds() {
 
 // plainScan goes through a plain text.
 type plainScan struct {
-	*plain
+	*Skim
 	at     int // a line begins here
 	looked int // up to here the text was looked over
 	lookTo int // and up to here it is to be
@@ -149,10 +126,7 @@ func (s *plainScan) table(name string, h header) *plainTable {
 		return nil
 	}
 	_, next := s.line()
-	t := &plainTable{
-		TableInfo: netfilter.TableInfo{Source: s.opt.Source, Name: name, Backend: h.backend, Family: h.family},
-		of:        s.plain, declared: next,
-	}
+	t := &plainTable{of: s.Skim, name: name, header: h, declared: next}
 	s.at = next
 	if !s.declarations(t) {
 		return nil
@@ -185,7 +159,7 @@ func (s *plainScan) look(to int) bool {
 
 // lookOver counts the line ends of one stride, and says whether it is free of
 // what no plain text has: zero bytes, and line ends written as \n.
-func (p *plain) lookOver(from int) bool {
+func (p *Skim) lookOver(from int) bool {
 	to := min(from+plainStride, len(p.text))
 	stride := p.text[from:to]
 	if strings.IndexByte(stride, 0) >= 0 {
@@ -207,7 +181,7 @@ func (s *plainScan) declarations(t *plainTable) bool {
 	for size*7/8 < n {
 		size *= 2
 	}
-	t.slots = make([]plainSlot, size)
+	t.slots, t.tags = make([]plainSlot, size), make([]uint8, size)
 	t.defs = make([]atomic.Pointer[netfilter.ChainDef], size)
 	for s.at < len(s.text) && s.text[s.at] == ':' {
 		line, next := s.line()
@@ -222,11 +196,11 @@ func (s *plainScan) declarations(t *plainTable) bool {
 		if strings.IndexByte(name, '"') >= 0 || strings.IndexByte(name, '\t') >= 0 {
 			return false
 		}
-		slot, twice := t.slot(name)
+		slot, tag, twice := t.slot(name)
 		if twice {
 			return false
 		}
-		t.slots[slot].name = uint32(s.at + 1)
+		t.slots[slot].name, t.tags[slot] = uint32(s.at+1), tag
 		t.count++
 		s.at = next
 	}
@@ -280,7 +254,7 @@ func (s *plainScan) ruleLinesByTwo(t *plainTable) bool {
 	from, end, ok := s.at, 0, false
 	mid := (from + (len(s.text)-from)/2) / plainStride * plainStride
 	if start, found := s.runAfter(mid); found && mid > s.looked {
-		second := &plainScan{plain: s.plain, looked: mid, lookTo: len(s.text)}
+		second := &plainScan{Skim: s.Skim, looked: mid, lookTo: len(s.text)}
 		var stop atomic.Bool
 		var end2 int
 		var ok2 bool
@@ -396,7 +370,7 @@ func (t *plainTable) scan(s *plainScan, from, limit int, stop *atomic.Bool) (end
 			if name == "" {
 				return at, true
 			}
-			slot, known := t.slot(name)
+			slot, _, known := t.slot(name)
 			if !known || !t.slots[slot].rule.CompareAndSwap(0, uint32(at)) {
 				return at, false
 			}
