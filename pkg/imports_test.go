@@ -22,6 +22,8 @@ const module = "github.com/vipwalk/vipwalk/"
 // the test, so that a new one is placed on purpose.
 var law = map[string][]string{
 	"pkg/lazyregexp":                    {},
+	"pkg/startup/heap":                  {},
+	"pkg/startup":                       {"pkg/startup/heap"},
 	"pkg/diagnosis":                     {},
 	"pkg/netfilter":                     {},
 	"pkg/netfilter/host":                {"pkg/netfilter"},

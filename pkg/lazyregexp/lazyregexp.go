@@ -32,6 +32,12 @@ func (r *Regexp) MatchString(s string) bool { return r.Get().MatchString(s) }
 // FindStringSubmatch gives the leftmost match and those of its groups, or nil.
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.Get().FindStringSubmatch(s) }
 
+// FindAllStringSubmatch is FindStringSubmatch for up to n matches, all where n is
+// negative.
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.Get().FindAllStringSubmatch(s, n)
+}
+
 // FindStringSubmatchIndex is FindStringSubmatch as places in s.
 func (r *Regexp) FindStringSubmatchIndex(s string) []int { return r.Get().FindStringSubmatchIndex(s) }
 

@@ -22,6 +22,9 @@ func TestRegexp(t *testing.T) {
 	if got := r.FindStringSubmatch("xa12"); !slices.Equal(got, []string{"a12", "12"}) {
 		t.Errorf("FindStringSubmatch gives %q", got)
 	}
+	if got := r.FindAllStringSubmatch("a1 a2", -1); len(got) != 2 {
+		t.Errorf("FindAllStringSubmatch gives %q", got)
+	}
 	if got := r.FindStringSubmatchIndex("xa12"); !slices.Equal(got, []int{1, 4, 2, 4}) {
 		t.Errorf("FindStringSubmatchIndex gives %v", got)
 	}

@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -34,14 +34,14 @@ type frontends struct {
 func (f frontends) none() bool { return len(f.at)+len(f.nodePorts) == 0 }
 
 var (
-	ruleDest = regexp.MustCompile(` -d ([0-9a-f.:]+)/(?:32|128) `)
-	rulePort = regexp.MustCompile(` --dport ([0-9]+)\b`)
+	ruleDest = lazyregexp.New(` -d ([0-9a-f.:]+)/(?:32|128) `)
+	rulePort = lazyregexp.New(` --dport ([0-9]+)\b`)
 	// Elements of nft maps and sets, in JSON and as text.
-	nftAddr     = regexp.MustCompile(`"concat":\s*\[\s*"([0-9a-f.:]+)",\s*"(?:tcp|udp|sctp)",\s*([0-9]+)\s*\]`)
-	nftPort     = regexp.MustCompile(`"concat":\s*\[\s*"(?:tcp|udp|sctp)",\s*([0-9]+)\s*\]`)
-	nftAddrText = regexp.MustCompile(`([0-9a-f.:]+) \. (?:tcp|udp|sctp) \. ([0-9]+)\b`)
-	nftPortText = regexp.MustCompile(`[{,]\s*(?:tcp|udp|sctp) \. ([0-9]+) `)
-	virtualLine = regexp.MustCompile(`(?m)^(?:TCP|UDP|SCTP) +(\[[0-9a-fA-F:]+\]|[0-9A-F]{8}):([0-9A-F]{4}) `)
+	nftAddr     = lazyregexp.New(`"concat":\s*\[\s*"([0-9a-f.:]+)",\s*"(?:tcp|udp|sctp)",\s*([0-9]+)\s*\]`)
+	nftPort     = lazyregexp.New(`"concat":\s*\[\s*"(?:tcp|udp|sctp)",\s*([0-9]+)\s*\]`)
+	nftAddrText = lazyregexp.New(`([0-9a-f.:]+) \. (?:tcp|udp|sctp) \. ([0-9]+)\b`)
+	nftPortText = lazyregexp.New(`[{,]\s*(?:tcp|udp|sctp) \. ([0-9]+) `)
+	virtualLine = lazyregexp.New(`(?m)^(?:TCP|UDP|SCTP) +(\[[0-9a-fA-F:]+\]|[0-9A-F]{8}):([0-9A-F]{4}) `)
 )
 
 // frontendsOf looks through the node's rules of kube-proxy, and its virtual
@@ -85,12 +85,12 @@ func (f frontends) ofIptables(rules string) {
 }
 
 func (f frontends) ofNft(table string) {
-	for _, re := range []*regexp.Regexp{nftAddr, nftAddrText} {
+	for _, re := range []*lazyregexp.Regexp{nftAddr, nftAddrText} {
 		for _, m := range re.FindAllStringSubmatch(table, -1) {
 			f.add(m[1], m[2], 10)
 		}
 	}
-	for _, re := range []*regexp.Regexp{nftPort, nftPortText} {
+	for _, re := range []*lazyregexp.Regexp{nftPort, nftPortText} {
 		for _, m := range re.FindAllStringSubmatch(table, -1) {
 			f.add("", m[1], 10)
 		}

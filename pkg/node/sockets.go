@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
 // podCgroup finds a pod's UID in the name of a control group, as the kubelet
 // makes it: kubepods-burstable-podUID.slice with underscores by systemd,
 // kubepods/burstable/podUID without; a static pod's is a hash.
-var podCgroup = regexp.MustCompile(`kubepods[^\n]*[/-]pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})\b`)
+var podCgroup = lazyregexp.New(`kubepods[^\n]*[/-]pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})\b`)
 
 // mostPodProcesses bounds the processes that are looked at.
 const mostPodProcesses = 50_000
