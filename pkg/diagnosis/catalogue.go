@@ -77,6 +77,7 @@ const (
 	ProxyLogErrors        Code = "VIP334"
 	ProxyModeDiffers      Code = "VIP335"
 	ProxyReplaced         Code = "VIP336"
+	NodesDisagree         Code = "VIP337"
 
 	NodePortNotProgrammed   Code = "VIP340"
 	ExternalIPNotProgrammed Code = "VIP341"
@@ -137,6 +138,7 @@ var Catalogue = []Entry{
 	{ProxyCrashing, "ProxyCrashing", Error, "kube-proxy of a node ends again and again"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},
 	{ProxyReplaced, "ProxyReplaced", Info, "something else than kube-proxy programs the Services"},
+	{NodesDisagree, "NodesDisagree", Error, "some nodes do otherwise with the Service than the rest"},
 	{NodePortNotProgrammed, "NodePortNotProgrammed", Error, "the node serves the cluster IP, and not the Service's node port"},
 	{ExternalIPNotProgrammed, "ExternalIPNotProgrammed", Error, "the node serves the cluster IP, and not the Service's outside address"},
 	{AffinityNotProgrammed, "AffinityNotProgrammed", Warning, "the node does not keep clients at their backend as sessionAffinity asks"},

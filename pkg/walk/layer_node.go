@@ -43,6 +43,7 @@ var nodeChecks = []*Check{
 	noRouteToVIP,
 	vipIsLocalAddress,
 	serviceRangeOverlaps,
+	nodesDisagree, // last: it speaks of what the others found
 }
 
 // nodeLayer is what the node checks share of one Service.
