@@ -76,8 +76,12 @@ func (f *outputFlags) renderer() (report.Renderer, error) {
 
 // options are the renderer's, for standard output as it is.
 func (a *app) options(f *outputFlags) report.Options {
+	width := 0 // prose of the usual width, and tables as wide as they are
+	if isTerminal(a.Out) {
+		width = widthOf(a.Out)
+	}
 	return report.Options{
-		Width:     widthOf(a.Out),
+		Width:     width,
 		Color:     a.colorFor(a.Out, f.color),
 		NoHeaders: f.noHeaders,
 		ShowOK:    f.showOK,

@@ -109,17 +109,16 @@ func (p *printer) auditTable(vips []vip) {
 	if !p.opts.NoHeaders {
 		p.line(pad(headings[0], widths[0]), "  ", pad(headings[1], widths[1]), "  ", pad(headings[2], widths[2]), "  DOES")
 	}
-	// What a VIP does is what the table is for: where names are long it runs over
-	// the width before it is cut to a few words.
-	width := max(p.width-widths[0]-widths[1]-widths[2]-6, leastDoes)
+	width := max(p.width-widths[0]-widths[1]-widths[2]-6, 12)
 	for i := range vips {
 		v := &vips[i]
-		p.line(p.status(v.status, pad(layerWord(v.status), widths[0])), "  ", pad(auditName(v.service), widths[1]), "  ",
-			pad(v.address, widths[2]), "  ", clip(v.does, width))
+		does := v.does
+		if p.opts.Width > 0 { // a file takes lines of any length
+			does = clip(does, width)
+		}
+		p.line(p.status(v.status, pad(layerWord(v.status), widths[0])), "  ", pad(auditName(v.service), widths[1]), "  ", pad(v.address, widths[2]), "  ", does)
 	}
 }
-
-const leastDoes = 60
 
 // auditName is a dash for what the rules give no name.
 func auditName(s *diagnosis.Service) string {

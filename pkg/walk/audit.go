@@ -331,6 +331,7 @@ func (a *audit) pass(g *auditGroup) *Pass {
 		}
 	}
 	p.running = nil
+	a.simulate(p)
 	return p
 }
 

@@ -15,8 +15,9 @@ var rejectedAsEmpty = &Check{
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.refused) > 0 }) {
 			pr := f.first()
 			var severity diagnosis.Severity // the catalogue's
+			fixes := []Proposal{p.restartProxy(f.view)}
 			if p.Service == nil {
-				severity = diagnosis.Info // for all that is known it is as it should be
+				severity, fixes = diagnosis.Info, nil // for all that is known it is as it should be
 			}
 			title := fmt.Sprintf("%s refuses %s as a Service without endpoints", f.view.label(), frontendText(pr.frontend, pr.dst))
 			if n := len(pr.expect.Backends); n > 0 {
@@ -31,7 +32,7 @@ var rejectedAsEmpty = &Check{
 				Expected: pr.wantText(),
 				Found:    string(pr.refused[0].Verdict) + " by kube-proxy's rule for no endpoints, for " + f.affected(),
 				Evidence: append(wayEvidence(f.view, pr.refused[0]), p.backendsEvidence(pr.expect.Backends)...),
-				Fixes:    []Proposal{p.restartProxy(f.view)},
+				Fixes:    fixes,
 			})
 		}
 	},
