@@ -51,7 +51,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		}
 		parts = append(parts, part)
 	}
-	nft, err := a.nftRuleset(state, f, saved)
+	nft, tables, err := a.nftRuleset(state, f, saved)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (a *app) ruleset(state *snapshot.NodeState, f netfilter.Family) (*netfilter
 		}
 		return nil, usageErrorf("the node's state has no rules of the packet's address family").hint("give the output of %s, of nft -j list ruleset, or of `vipwalk node-state`", tool)
 	}
-	rules := netfilter.Merge(parts...)
+	rules := nftables.Rank(netfilter.Merge(parts...), tables)
 	sets, err := a.sets(state)
 	if err != nil {
 		return nil, err
@@ -108,9 +108,10 @@ func (a *app) sets(state *snapshot.NodeState) (netfilter.Sets, error) {
 }
 
 // nftRuleset parses what nft listed, of one family. saved: iptables-save shows
-// the tables of iptables-nft, so nft's view of them is left out.
-func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bool) ([]*netfilter.Ruleset, error) {
-	var parts []*netfilter.Ruleset
+// the tables of iptables-nft, so nft's view of them is left out. tables are all
+// that there are, if the order in which they were made is known.
+func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bool) (parts []*netfilter.Ruleset, tables []nftables.Listed, err error) {
+	var all []*netfilter.Ruleset
 	for _, t := range state.All(snapshot.NftRuleset) {
 		switch {
 		case t.Status != snapshot.Done:
@@ -125,8 +126,9 @@ func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bo
 		}
 		part, problems, err := nftables.Parse(t.Content, nftables.Options{Source: source, Whole: strings.Contains(t.Ref, "list ruleset") || nftables.LooksWhole(t.Content)})
 		if err != nil {
-			return nil, usageErrorf("%w", err)
+			return nil, nil, usageErrorf("%w", err)
 		}
+		all = append(all, part)
 		for _, p := range problems {
 			if p.Kind == nftables.OtherFamily || saved && p.Kind == nftables.IptablesView {
 				continue
@@ -138,7 +140,15 @@ func (a *app) nftRuleset(state *snapshot.NodeState, f netfilter.Family, saved bo
 			parts = append(parts, part)
 		}
 	}
-	return parts, nil
+	for _, t := range state.All(snapshot.NftTables) {
+		if listed, ok := nftables.ReadTables(t.Content); t.Status == snapshot.Done && ok {
+			tables = listed
+		}
+	}
+	if len(tables) == 0 {
+		tables = nftables.TablesOf(all...)
+	}
+	return parts, tables, nil
 }
 
 // notLocal answers for addresses when the node's own were not read. A cluster

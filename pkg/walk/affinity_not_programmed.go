@@ -16,12 +16,13 @@ var affinityNotProgrammed = &Check{
 	Code: diagnosis.AffinityNotProgrammed, Needs: []snapshot.Resource{snapshot.EndpointSlices}, Applies: onNodes,
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return p.affinityFault(pr) != nil }) {
-			if p.justMade(f.view) {
+			if p.justChanged(f.view) {
 				continue // kube-proxy may be about to follow
 			}
 			finding := p.affinityFault(f.first())
 			finding.Subject = p.onNode(f.view)
 			finding.Found += ", for " + f.affected()
+			finding.Evidence = append(finding.Evidence, f.view.frozenProxy()...)
 			finding.Fixes = []Proposal{p.restartProxy(f.view)}
 			p.Report(*finding)
 		}

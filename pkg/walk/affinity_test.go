@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -62,6 +64,8 @@ func nftSticky(changes ...string) *snapshot.Snapshot {
 	return s
 }
 
+var madeJustNow = service(func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(takenAt.Add(-time.Second)) })
+
 func TestAffinityNotProgrammed(t *testing.T) {
 	const ask1 = "\t\tip saddr @affinity-AAAAAAAA-shop/web/tcp/__10.244.1.5/8080 goto endpoint-AAAAAAAA-shop/web/tcp/__10.244.1.5/8080\n"
 	tests := []struct {
@@ -76,6 +80,11 @@ func TestAffinityNotProgrammed(t *testing.T) {
 		{name: "iptables: another time", s: changed(clientIP(60), sticky()), roots: "VIP342 warning", says: []string{"for 10800 seconds, where the Service asks for 60 seconds", ".spec.sessionAffinityConfig.clientIP.timeoutSeconds 60"}},
 		{name: "iptables: one backend asks and does not remember", s: changed(clientIP(0), sticky("-m recent --set --name KUBE-SEP-ONE --mask 255.255.255.255 --rsource ", "")), roots: "VIP342 warning", says: []string{"at 1 of 2 backends only", "-j KUBE-SEP-ONE"}},
 		{name: "iptables: one backend remembers and does not ask", s: changed(clientIP(0), sticky(askTwo, "")), roots: "VIP342 warning", says: []string{"at 1 of 2 backends only"}},
+		{name: "iptables: asked, and kube-proxy that may be about to follow is stopped", s: changed(clientIP(0), madeJustNow, func(s *snapshot.Snapshot) {
+			setText(s, snapshot.ProxyProcess, func(string) string { return "1201 T kube-proxy\n" })
+		}), roots: "VIP342 warning", says: []string{"1201 T kube-proxy"}},
+		{name: "iptables: asked just now", s: changed(clientIP(0), madeJustNow)},
+		{name: "iptables: asked, and kube-proxy started just now", s: changed(clientIP(0), proxyStarted(3*time.Second))},
 		{name: "nft: asked, and no set", s: nftWith(nftNode(), clientIP(0)), roots: "VIP342 warning", says: []string{"does not keep clients", "sudo nft list chain ip kube-proxy"}},
 		{name: "nft: not asked, and there are sets", s: nftSticky(), roots: "VIP342 warning", says: []string{"for 10800 seconds, and sessionAffinity is None"}},
 		{name: "nft: another time", s: nftWith(nftSticky("timeout 3h", "timeout 1h"), clientIP(0)), roots: "VIP342 warning", says: []string{"for 3600 seconds, where the Service asks for 10800 seconds"}},

@@ -25,7 +25,7 @@ func (p *Pass) checkHealthPort() {
 	}
 	p.probes()
 	for _, v := range p.node.views {
-		if p.opts.resynced[v.name] || v.lackForMode() != nil || len(v.rulesLack[netfilter.IPv4]) > 0 || p.justMade(v) {
+		if p.opts.resynced[v.name] || v.lackForMode() != nil || len(v.rulesLack[netfilter.IPv4]) > 0 || p.justChanged(v) {
 			continue
 		}
 		a, ok := v.address(false)
@@ -38,12 +38,6 @@ func (p *Pass) checkHealthPort() {
 		pkt.In = v.host.Route(outside4)
 		p.judgeHealthPort(v, n, netfilter.Walk(v.rules, v.host, pkt))
 	}
-}
-
-// justMade: kube-proxy may be about to follow.
-func (p *Pass) justMade(v *nodeView) bool {
-	made := p.Service.CreationTimestamp.Time
-	return !made.IsZero() && p.readAt(v).Sub(made) < freshness
 }
 
 func (p *Pass) judgeHealthPort(v *nodeView, n int32, outcomes []netfilter.Outcome) {

@@ -50,29 +50,60 @@ func (p *Pass) reportLeftover(v *nodeView, l *leftover) {
 		Evidence: append(slices.Clone(l.evidence), v.runningEvidence(l)...),
 		Fixes:    []Proposal{p.drainAndReboot(v)},
 	}
-	if pr, rules := p.spoiledBy(v, l); pr != nil {
-		f.Severity = diagnosis.Error
-		f.Title = fmt.Sprintf("what %s mode left on %s decides on %s: the node %s", l.mode, v.label(), frontendText(pr.frontend, pr.dst), pr.whereTo())
-		if p.Service != nil {
-			f.Expected += "; " + pr.wantText()
+	if sp := p.spoiledBy(v, l); sp != nil {
+		p.tellSpoilt(&f, v, l, sp)
+	} else if o := p.knownOrder(v, l); o.Known() {
+		if text := l.orderText(o); text != "" {
+			f.Found += "; " + text
 		}
-		f.Found += "; without it the node " + rules + fmt.Sprintf("; for %s", nodeFault{view: v, probes: []*probe{pr}}.affected())
-		for _, e := range wayEvidence(v, pr.outcomes[0]) {
-			if !slices.Contains(f.Evidence, e) {
-				f.Evidence = append(f.Evidence, e)
-			}
-		}
-		f.Explains = decidedByRules
+		f.Evidence = append(f.Evidence, v.orderEvidence(o)...)
 	}
 	f.Fixes = append(f.Fixes, p.cleanUp(v, l)...)
 	p.Report(f)
 }
 
-// spoiledBy finds a packet on which the leftover decides, and wrongly: as it is
-// with it, and what the node does without it.
-func (p *Pass) spoiledBy(v *nodeView, l *leftover) (*probe, string) {
+// tellSpoilt says on which packet the leftover decides, and wrongly.
+func (p *Pass) tellSpoilt(f *Finding, v *nodeView, l *leftover, sp *spoilt) {
+	f.Severity = diagnosis.Error
+	decides := fmt.Sprintf("decides on %s: the node %s", frontendText(sp.with.frontend, sp.with.dst), sp.with.whereTo())
+	if sp.unsettled {
+		decides = fmt.Sprintf("may decide on %s: the node then %s", frontendText(sp.with.frontend, sp.with.dst), sp.with.whereTo())
+	}
+	f.Title = fmt.Sprintf("what %s mode left on %s %s", l.mode, v.label(), decides)
+	if p.Service != nil {
+		f.Expected += "; " + sp.with.wantText()
+	}
+	f.Found += "; without it the node " + sp.without
+	if sp.unsettled {
+		f.Found += "; " + orderUnknown
+	} else if text := l.orderText(sp.order); text != "" {
+		f.Found += "; " + text
+	}
+	f.Found += fmt.Sprintf("; for %s", nodeFault{view: v, probes: []*probe{sp.with}}.affected())
+	for _, e := range append(v.orderEvidence(sp.order), wayEvidence(v, sp.quote)...) {
+		if !slices.Contains(f.Evidence, e) {
+			f.Evidence = append(f.Evidence, e)
+		}
+	}
+	f.Explains = decidedByRules
+}
+
+// knownOrder is in which order the two are asked for any packet of the node's
+// that was walked.
+func (p *Pass) knownOrder(v *nodeView, l *leftover) netfilter.Order {
+	for _, pr := range p.probes() {
+		if pr.view == v {
+			return v.order(l, familyOf(pr.frontend.V6))
+		}
+	}
+	return netfilter.OrderUnknown
+}
+
+// spoiledBy finds a packet on which the leftover decides, or may decide, and
+// wrongly; nil where there is none.
+func (p *Pass) spoiledBy(v *nodeView, l *leftover) *spoilt {
 	if l.leads == nil {
-		return nil, ""
+		return nil
 	}
 	if l.running == "ipvs" && v.lackForMode() != nil {
 		return p.spoiledInIPVS(v, l)
@@ -81,30 +112,17 @@ func (p *Pass) spoiledBy(v *nodeView, l *leftover) (*probe, string) {
 		if pr.view != v || pr.hairpin || pr.unsure != "" || p.Service != nil && pr.expect.Action == proxy.Ignore {
 			continue
 		}
-		without := p.under(pr, v.unhooked(l.dataplane))
-		ahead, behind := p.under(pr, v.aheadOf(l.dataplane)), p.under(pr, v.behindOf(l.dataplane))
-		for _, with := range []*probe{ahead, behind} {
-			wrong := with.bad() && !without.bad()
-			if p.Service == nil {
-				wrong = with.whereTo() != without.whereTo()
-			}
-			if !wrong {
-				continue
-			}
-			text := without.whereTo()
-			if ahead.whereTo() != behind.whereTo() {
-				text += "; " + orderUnknown
-			}
-			return with, text
+		if sp := p.spoils(pr, l); sp != nil {
+			return sp
 		}
 	}
-	return nil, ""
+	return nil
 }
 
 // spoiledInIPVS looks for a packet that the leftover turns away in INPUT on a
 // node in IPVS mode whose virtual servers were not read. IPVS takes what came
 // through the filter chains of INPUT; in OUTPUT it comes before these.
-func (p *Pass) spoiledInIPVS(v *nodeView, l *leftover) (*probe, string) {
+func (p *Pass) spoiledInIPVS(v *nodeView, l *leftover) *spoilt {
 	for _, f := range p.nodeFrontends() {
 		dst, ok := p.destination(v, f)
 		if !ok {
@@ -126,11 +144,11 @@ func (p *Pass) spoiledInIPVS(v *nodeView, l *leftover) (*probe, string) {
 			}
 			pr.outcomes = netfilter.Walk(rules, boundHost{v.host, dst.Addr()}, pr.packet())
 			if slices.ContainsFunc(pr.outcomes, func(o netfilter.Outcome) bool { return saysEmpty(o) && o.Hook == netfilter.Input }) {
-				return pr, "leaves it to IPVS"
+				return &spoilt{with: pr, quote: pr.outcomes[0], without: "leaves it to IPVS", order: netfilter.OrderApart}
 			}
 		}
 	}
-	return nil, ""
+	return nil
 }
 
 // boundHost is a node that has one address more: IPVS mode binds those of

@@ -1,7 +1,9 @@
 package walk
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
@@ -27,6 +29,7 @@ func (v *nodeView) parseNft() *nftTexts {
 	out := &nftTexts{rules: netfilter.New(nil)}
 	v.nftSources = map[string]bool{}
 	var parts []*netfilter.Ruleset
+	var names []string
 	for _, t := range v.state.All(snapshot.NftRuleset) {
 		if t.Status != snapshot.Done {
 			v.nftLack = append(v.nftLack, diagnosis.Missing{What: "nft tables of " + v.label(), Why: t.Why, Supply: t.Supply})
@@ -43,6 +46,7 @@ func (v *nodeView) parseNft() *nftTexts {
 			continue
 		}
 		v.nftSources[name] = true
+		names = append(names, name)
 		for _, fam := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
 			if len(part.OnlyFamily(fam).Partial()) > 0 {
 				v.lackRules(fam, nftPartialWhy(t, problems), "sudo nft -j list ruleset")
@@ -52,7 +56,28 @@ func (v *nodeView) parseNft() *nftTexts {
 		parts = append(parts, part)
 	}
 	out.rules = netfilter.Merge(parts...)
+	v.listTables(names, parts)
 	return out
+}
+
+// listedTables is a list of nf_tables' tables, the newest last.
+type listedTables struct {
+	list   []nftables.Listed
+	source string
+}
+
+// listTables finds what tells in which order the tables were made: nft's own
+// list of them, the last that was read, or else what it printed of them.
+func (v *nodeView) listTables(names []string, parts []*netfilter.Ruleset) {
+	for _, t := range v.state.All(snapshot.NftTables) {
+		if list, ok := nftables.ReadTables(t.Content); t.Status == snapshot.Done && ok && len(list) > 0 {
+			v.nftTables = listedTables{list, textName(t)}
+		}
+	}
+	if len(v.nftTables.list) == 0 && len(parts) > 0 {
+		v.nftTables = listedTables{nftables.TablesOf(parts...), names[0]}
+	}
+	slices.SortStableFunc(v.nftTables.list, func(a, b nftables.Listed) int { return cmp.Compare(a.Handle, b.Handle) })
 }
 
 func nftPartialWhy(t snapshot.Text, problems []nftables.Problem) string {

@@ -39,7 +39,7 @@ func (p *Pass) settle(pr *probe) {
 		})
 		return
 	}
-	if why := p.recentChange(pr); why != "" {
+	if why := p.recentChange(pr); why != "" && !p.caughtUp(pr) {
 		pr.takeBack(why)
 		p.Missing(diagnosis.LayerNode, diagnosis.Missing{
 			What: "what " + pr.view.label() + " does once kube-proxy has followed", Why: why, Supply: p.again() + "   (again, in a few seconds)",

@@ -15,6 +15,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/nftables"
 	"github.com/vipwalk/vipwalk/pkg/proxy"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
@@ -33,6 +34,9 @@ type nodeView struct {
 	// nftSources are the texts that nft printed, by the name that evidence has
 	// for them.
 	nftSources map[string]bool
+	// nftTables are the tables of nf_tables, in the order in which they were
+	// made, as far as that is known.
+	nftTables listedTables
 	// nftLack says why tables of nft were not read.
 	nftLack []diagnosis.Missing
 	// rulesLack says why the rules are missing or not whole; by family.
@@ -203,7 +207,7 @@ func (v *nodeView) parseRules() {
 			v.lackRules(fam, "not read", "")
 		}
 	}
-	v.rules = netfilter.Merge(append(parts, nft.rules)...)
+	v.rules = nftables.Rank(netfilter.Merge(append(parts, nft.rules)...), v.nftTables.list)
 	if v.sets = parseSets(v.state); v.sets != nil {
 		v.rules = v.rules.WithSets(v.sets)
 	}

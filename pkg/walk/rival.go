@@ -23,6 +23,7 @@ type dataplane struct {
 	evidence []diagnosis.Evidence
 
 	without, ahead, behind *netfilter.Ruleset
+	hooking                map[hookedTable]bool // see there
 }
 
 // proxyJumps are the chains to which kube-proxy's iptables mode leads packets
@@ -39,8 +40,7 @@ func (v *nodeView) unhooked(d *dataplane) *netfilter.Ruleset {
 }
 
 // aheadOf is the node's rules with the dataplane's tables ahead of all others
-// at equal priority. The kernel's own order is that in which the chains were
-// registered, which no dump tells.
+// at equal priority, as they are if they were loaded last.
 func (v *nodeView) aheadOf(d *dataplane) *netfilter.Ruleset {
 	if d.ahead == nil {
 		d.ahead = v.rules.Ahead(d.holds)
@@ -157,7 +157,7 @@ func (c contest) text(a, b *dataplane) string {
 	return s + "; with both the kernel " + c.firstAhead.whereTo()
 }
 
-const orderUnknown = "which of the two the kernel asks first is the order in which they were loaded, which no dump tells"
+const orderUnknown = "which of the two the kernel asks first is not known: it is the one that was loaded last, and nothing that was read tells which"
 
 // way quotes the rules that do harm: those of the one that is wrong alone, or,
 // without objects, of both; by what the other would not do.
@@ -168,16 +168,21 @@ func (c contest) way(p *Pass) []diagnosis.Evidence {
 		if p.Service != nil && !pr.bad() || len(pr.outcomes) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(pr.outcomes, func(o netfilter.Outcome) bool {
-			return !slices.ContainsFunc(other.outcomes, func(x netfilter.Outcome) bool { return x.To == o.To && x.Verdict == o.Verdict })
-		})
-		for _, e := range wayEvidence(pr.view, pr.outcomes[max(at, 0)]) {
+		for _, e := range wayEvidence(pr.view, pr.unlike(other)) {
 			if !slices.Contains(out, e) {
 				out = append(out, e)
 			}
 		}
 	}
 	return out
+}
+
+// unlike is the first outcome that the other does not have, or else the first.
+func (pr *probe) unlike(other *probe) netfilter.Outcome {
+	at := slices.IndexFunc(pr.outcomes, func(o netfilter.Outcome) bool {
+		return !slices.ContainsFunc(other.outcomes, func(x netfilter.Outcome) bool { return x.To == o.To && x.Verdict == o.Verdict })
+	})
+	return pr.outcomes[max(at, 0)]
 }
 
 // decidedByRules are the diagnoses that two dataplanes on one node account for

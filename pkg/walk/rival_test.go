@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
@@ -54,6 +55,9 @@ func TestTwoIptablesBackends(t *testing.T) {
 			says: append(both, "iptables-nft alone sends it to 10.244.1.5:8080, 10.244.2.99:8080", "iptables-legacy alone sends it to 10.244.1.5:8080, 10.244.2.6:8080", "which of the two the kernel asks first", "iptables-nft.before", "the rules of iptables-nft, which are the wrong ones")},
 		{name: "the other is stale, and may come first", change: []change{legacyToo("10.244.2.6", "10.244.2.99")}, roots: []string{"VIP312 error"}, status: fail,
 			says: append(both, "which of the two the kernel asks first", "iptables-legacy-restore < iptables-legacy.before")},
+		{name: "a pod was replaced just now, and one of them has it", change: []change{legacyToo("10.244.2.6", "10.244.2.7"), replaced, sliceChanged(2 * time.Second)}, roots: []string{"VIP312 error"}, folded: []string{"VIP302 error"}, status: fail,
+			says: append(both, "disagree on 10.96.0.50:80")},
+		{name: "a pod was replaced just now, and neither has it", change: []change{legacyToo(), replaced, sliceChanged(2 * time.Second)}, roots: []string{"VIP312 warning"}, status: diagnosis.Unknown, missing: "changed just before"},
 		{name: "the other drops what is forwarded", change: []change{legacyToo(invalid, "-A KUBE-FORWARD -j DROP\n")}, roots: []string{"VIP312 error"}, folded: []string{"VIP311 error"}, status: fail,
 			says: append(both, "with both the kernel drops it")},
 		{name: "not VIP312: the kubelet's own chains in the other", change: []change{func(s *snapshot.Snapshot) {
@@ -179,6 +183,17 @@ func nftBeside(changes ...string) change {
 	}
 }
 
+// madeInOrder lists the node's tables of nf_tables, the newest last.
+func madeInOrder(tables ...string) change {
+	return func(s *snapshot.Snapshot) {
+		var b strings.Builder
+		for _, t := range tables {
+			b.WriteString("table " + t + "\n")
+		}
+		s.Nodes[0].Texts = append(s.Nodes[0].Texts, text(snapshot.NftTables, b.String()))
+	}
+}
+
 func ipvsDeviceBound(s *snapshot.Snapshot) {
 	setText(s, snapshot.IPAddr, func(c string) string {
 		return c + "9: kube-ipvs0: <BROADCAST,NOARP> mtu 1500 qdisc noop state DOWN\n    inet 10.96.0.50/32 scope global kube-ipvs0\n    inet 10.96.0.1/32 scope global kube-ipvs0\n"
@@ -211,7 +226,18 @@ func TestLeftoverProxyMode(t *testing.T) {
 		{name: "iptables mode's rules beside nftables mode, no harm", s: nftNode(), change: []change{beside()}, roots: []string{"VIP313 warning"}, status: warn,
 			says: []string{"worker-1 has rules for Services of iptables mode beside those of nftables mode", "kube-proxy runs in nftables mode there", "/proxyMode", "kubectl drain worker-1", "iptables-nft.before", "kube-proxy --cleanup", "every Service on worker-1"}},
 		{name: "iptables mode's rules are stale", s: nftNode(), change: []change{beside("10.244.2.6", "10.244.2.99")}, roots: []string{"VIP313 error"}, folded: []string{"VIP302 error", "VIP303 warning"}, status: fail,
-			says: []string{"what iptables mode left on worker-1 decides on 10.96.0.50:80/TCP", "10.244.2.99:8080", "without it the node sends it to 10.244.1.5:8080, 10.244.2.6:8080", "which of the two the kernel asks first"}},
+			says: []string{"what iptables mode left on worker-1 may decide on 10.96.0.50:80/TCP: the node then sends it to", "10.244.2.99:8080", "without it the node sends it to 10.244.1.5:8080, 10.244.2.6:8080", "which of the two the kernel asks first is not known"}},
+		{name: "iptables mode's rules are stale, and older", s: nftNode(), change: []change{beside("10.244.2.6", "10.244.2.99"), madeInOrder("ip nat", "ip filter", "ip kube-proxy")}, roots: []string{"VIP313 warning"}, status: warn,
+			says: []string{"worker-1 has rules for Services of iptables mode beside those of nftables mode", "the table kube-proxy is newer, so it is asked first", "ip nat, ip filter, ip kube-proxy", "sudo nft list tables"}},
+		{name: "iptables mode's rules are stale, and newer", s: nftNode(), change: []change{beside("10.244.2.6", "10.244.2.99"), madeInOrder("ip kube-proxy", "ip nat", "ip filter")}, roots: []string{"VIP313 error"}, folded: []string{"VIP302 error", "VIP303 warning"}, status: fail,
+			says: []string{"what iptables mode left on worker-1 decides on 10.96.0.50:80/TCP: the node sends it to", "10.244.2.99:8080", "the tables of iptables are newer, so they are asked first"}},
+		{name: "iptables-legacy's are stale, and a list of nft's tables tells nothing of them", s: nftNode(), change: []change{beside("10.244.2.6", "10.244.2.99", "iptables-nft-save v1.8.9 (nf_tables)", "iptables-save v1.8.9"), madeInOrder("ip nat", "ip kube-proxy")}, roots: []string{"VIP313 error"}, folded: []string{"VIP302 error", "VIP303 warning"}, status: fail,
+			says: []string{"what iptables mode left on worker-1 may decide on", "which of the two the kernel asks first is not known"}},
+		{name: "nft's own listing tells that iptables mode's stale rules are older", s: nftNode("table ip kube-proxy", nftView+"table ip filter {\n}\ntable ip kube-proxy"), change: []change{beside("10.244.2.6", "10.244.2.99")}, roots: []string{"VIP313 warning"}, status: warn,
+			says: []string{"the table kube-proxy is newer, so it is asked first"}},
+		{name: "a pod was replaced just now, and kube-proxy's own rules have it", s: nftNode("10.244.2.6", "10.244.2.7"), change: []change{beside(), madeInOrder("ip kube-proxy", "ip nat", "ip filter"), replaced, sliceChanged(2 * time.Second)}, roots: []string{"VIP313 error"}, folded: []string{"VIP302 error"}, status: fail,
+			says: []string{"what iptables mode left on worker-1 decides on 10.96.0.50:80/TCP"}},
+		{name: "a pod was replaced just now, and neither has it", s: nftNode(), change: []change{beside(), madeInOrder("ip nat", "ip filter", "ip kube-proxy"), replaced, sliceChanged(2 * time.Second)}, roots: []string{"VIP313 warning"}, status: diagnosis.Unknown, missing: "changed just before the node was read"},
 		{name: "iptables mode refuses as empty", s: nftNode(), change: []change{beside(invalid, toEmpty, webVIP, "-A KUBE-SERVICES -d 10.96.0.51/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-WEB\n")}, roots: []string{"VIP313 warning"}, status: warn},
 		{name: "not VIP313: iptables mode's chains, and nothing leads there", s: withLeftovers(nftNode())},
 		{name: "not VIP313: the kubelet's chains and hint beside nftables mode", s: nftNode(), change: []change{func(s *snapshot.Snapshot) {
