@@ -29,6 +29,7 @@ var law = map[string][]string{
 	"pkg/netfilter/host":                {"pkg/netfilter"},
 	"pkg/netfilter/iptables":            {"pkg/netfilter"},
 	"pkg/netfilter/internal/oracletest": {"pkg/netfilter"}, // for tests
+	"pkg/netfilter/conntrack":           {},
 	"pkg/netfilter/ipset":               {"pkg/netfilter"},
 	"pkg/netfilter/ipvs":                {"pkg/netfilter"},
 	"pkg/netfilter/nftables":            {"pkg/netfilter"},
@@ -38,16 +39,16 @@ var law = map[string][]string{
 	"pkg/proxy":                         {"k8s.io/api/", "k8s.io/apimachinery/"},
 	"pkg/snapshot":                      {"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	"pkg/walk": {
-		"pkg/cilium", "pkg/diagnosis", "pkg/netfilter", "pkg/netfilter/host", "pkg/netfilter/ipset", "pkg/netfilter/ipvs", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/netpol", "pkg/proxy", "pkg/snapshot", "pkg/spelling",
+		"pkg/cilium", "pkg/diagnosis", "pkg/netfilter", "pkg/netfilter/conntrack", "pkg/netfilter/host", "pkg/netfilter/ipset", "pkg/netfilter/ipvs", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/netpol", "pkg/proxy", "pkg/snapshot", "pkg/spelling",
 		"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml",
 	},
 	"pkg/report": {"pkg/diagnosis", "github.com/fatih/color", "github.com/olekukonko/tablewriter", "github.com/olekukonko/tablewriter/", "golang.org/x/term", "sigs.k8s.io/yaml/"},
 	"pkg/cluster": {
-		"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/cli-runtime/", "golang.org/x/sync/", "sigs.k8s.io/yaml", "k8s.io/klog/", "github.com/go-logr/logr",
+		"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "k8s.io/cli-runtime/", "k8s.io/streaming/", "golang.org/x/sync/", "sigs.k8s.io/yaml", "k8s.io/klog/", "github.com/go-logr/logr",
 	},
-	"pkg/cluster/apitest": {"pkg/snapshot", "pkg/cluster", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	"pkg/cluster/apitest": {"pkg/snapshot", "pkg/cluster", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/streaming/", "k8s.io/klog/", "github.com/go-logr/logr", "sigs.k8s.io/yaml"},
 	"pkg/objects":         {"pkg/snapshot", "k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "go.yaml.in/yaml/"},
-	"pkg/node":            {"pkg/cilium", "pkg/netfilter", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/snapshot", "k8s.io/api/", "github.com/coreos/go-iptables/", "github.com/vishvananda/netlink", "golang.org/x/sys/", "golang.org/x/sync/"},
+	"pkg/node":            {"pkg/cilium", "pkg/netfilter", "pkg/netfilter/host", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/snapshot", "k8s.io/api/", "github.com/coreos/go-iptables/", "github.com/vishvananda/netlink", "golang.org/x/sys/", "golang.org/x/sync/"},
 	"pkg/cli":             {""},
 	"cmd/vipwalk":         {"pkg/cli", "pkg/startup"},
 	"docs":                {},
@@ -56,7 +57,7 @@ var law = map[string][]string{
 
 // pure packages do no I/O and have no clock: the walk's result depends on the
 // snapshot alone.
-var pure = []string{"pkg/cilium", "pkg/diagnosis", "pkg/netfilter", "pkg/netfilter/host", "pkg/netfilter/ipset", "pkg/netfilter/ipvs", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/netpol", "pkg/proxy", "pkg/spelling", "pkg/walk"}
+var pure = []string{"pkg/cilium", "pkg/diagnosis", "pkg/netfilter", "pkg/netfilter/conntrack", "pkg/netfilter/host", "pkg/netfilter/ipset", "pkg/netfilter/ipvs", "pkg/netfilter/iptables", "pkg/netfilter/nftables", "pkg/netpol", "pkg/proxy", "pkg/spelling", "pkg/walk"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "syscall", "math/rand", "math/rand/v2", "log"}
 

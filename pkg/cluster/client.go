@@ -25,6 +25,9 @@ type Client struct {
 	namespace string
 	rest      map[schema.GroupVersion]rest.Interface
 	now       func() time.Time
+	// config is as it came, for Execs; version is the program's own.
+	config  *rest.Config
+	version string
 }
 
 // groups are the API groups that are read.
@@ -67,6 +70,7 @@ func configError(err error) error {
 
 // NewForConfig makes a Client for a configuration from elsewhere.
 func NewForConfig(cfg *rest.Config, version string) (*Client, error) {
+	original := rest.CopyConfig(cfg)
 	cfg = ReadOnly(cfg)
 	cfg.UserAgent = "vipwalk/" + version
 	cfg.QPS, cfg.Burst = 100, 200 // a dozen requests at once are meant
@@ -78,7 +82,7 @@ func NewForConfig(cfg *rest.Config, version string) (*Client, error) {
 	if err != nil {
 		return nil, configError(err)
 	}
-	c := &Client{server: serverURL(cfg.Host), namespace: "default", rest: map[schema.GroupVersion]rest.Interface{}, now: time.Now}
+	c := &Client{server: serverURL(cfg.Host), namespace: "default", rest: map[schema.GroupVersion]rest.Interface{}, now: time.Now, config: original, version: version}
 	for _, gv := range groups {
 		gcfg := rest.CopyConfig(cfg)
 		gcfg.GroupVersion = &gv

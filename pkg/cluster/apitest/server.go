@@ -36,6 +36,8 @@ type Server struct {
 	// request has come in for so long. A client that asks in rounds then shows
 	// them: see Rounds.
 	Quiet time.Duration
+	// Exec, where it is set, answers requests to run commands in pods.
+	Exec *Exec
 
 	http *httptest.Server
 	done chan struct{}
