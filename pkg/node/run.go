@@ -126,13 +126,15 @@ var errTooLong = errors.New("too much output")
 
 // bounded keeps up to max bytes; more is an error, which ends the program.
 type bounded struct {
-	bytes.Buffer
-	max int
+	kept bytes.Buffer // no part of bounded, whose Write would be passed by for its ReadFrom
+	max  int
 }
 
+func (b *bounded) String() string { return b.kept.String() }
+
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.max {
+	if b.kept.Len()+len(p) > b.max {
 		return 0, fmt.Errorf("%w: over %d bytes", errTooLong, b.max)
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }

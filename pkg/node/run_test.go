@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -117,4 +119,14 @@ func FuzzAllowed(f *testing.F) {
 			t.Fatalf("%q %q allowed", program, arg)
 		}
 	})
+}
+
+func TestBounded(t *testing.T) {
+	b := &bounded{max: 10}
+	if n, err := io.Copy(b, strings.NewReader("0123456789")); err != nil || n != 10 || b.String() != "0123456789" {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if _, err := io.Copy(b, strings.NewReader("x")); !errors.Is(err, errTooLong) {
+		t.Errorf("over its bound: %v", err)
+	}
 }
