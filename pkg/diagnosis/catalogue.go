@@ -66,10 +66,17 @@ const (
 	LeftoverProxyMode     Code = "VIP313"
 	VirtualServerMissing  Code = "VIP314"
 	VIPNotOnDummy         Code = "VIP315"
+	KernelModuleMissing   Code = "VIP316"
 	VIPIsLocalAddress     Code = "VIP317"
 	IPVSUnsupported       Code = "VIP318"
 	ForwardingOff         Code = "VIP321"
+	BridgeNfCallOff       Code = "VIP322"
+	ConntrackNearlyFull   Code = "VIP323"
+	ConntrackStale        Code = "VIP324"
+	SysctlSuspicious      Code = "VIP325"
 	NoRouteToBackend      Code = "VIP326"
+	NothingListens        Code = "VIP328"
+	ListensOnLoopbackOnly Code = "VIP329"
 	ProxyNotRunning       Code = "VIP330"
 	ProxyCrashing         Code = "VIP331"
 	ProxyUnhealthy        Code = "VIP332"
@@ -130,10 +137,17 @@ var Catalogue = []Entry{
 	{LeftoverProxyMode, "LeftoverProxyMode", Warning, "the node has what another proxy mode left behind"},
 	{VirtualServerMissing, "VirtualServerMissing", Error, "IPVS lacks the virtual server, or has other real servers than the objects ask for"},
 	{VIPNotOnDummy, "VIPNotOnDummy", Error, "in IPVS mode the VIP is on no interface, or a set of kube-proxy's lacks it"},
+	{KernelModuleMissing, "KernelModuleMissing", Error, "the kernel lacks a part that kube-proxy's mode needs"},
 	{VIPIsLocalAddress, "VIPIsLocalAddress", Warning, "an address of the Service is on an interface where it does not belong"},
 	{IPVSUnsupported, "IPVSUnsupported", Warning, "IPVS mode does not do this, or not as it is set up"},
 	{ForwardingOff, "ForwardingOff", Error, "the node does not forward packets"},
+	{BridgeNfCallOff, "BridgeNfCallOff", Error, "what crosses a bridge passes no rules, so backends on the client's node answer wrongly"},
+	{ConntrackNearlyFull, "ConntrackNearlyFull", Warning, "the table of connections is full, or soon will be"},
+	{ConntrackStale, "ConntrackStale", Error, "tracked connections lead to an address that is no endpoint any more"},
+	{SysctlSuspicious, "SysctlSuspicious", Warning, "a setting of the kernel drops some of the Service's packets"},
 	{NoRouteToBackend, "NoRouteToBackend", Error, "the node's routing has no way to a backend, or one that leads nowhere"},
+	{NothingListens, "NothingListens", Error, "nothing in the backend's pod listens on the port"},
+	{ListensOnLoopbackOnly, "ListensOnLoopbackOnly", Error, "the backend listens on the port, and not at the address that packets go to"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},
 	{ProxyCrashing, "ProxyCrashing", Error, "kube-proxy of a node ends again and again"},
 	{ProxyModeDiffers, "ProxyModeDiffers", Warning, "the configured proxy mode is not the one seen on the node"},

@@ -16,6 +16,10 @@ var forwardingOff = &Check{
 	Code: diagnosis.ForwardingOff, Needs: needsOfNode, Applies: onNodes, Alone: true,
 	Explains: []diagnosis.Code{diagnosis.DroppedAfterDNAT},
 	Run: func(p *Pass) {
+		p.probes()
+		for _, v := range p.node.views {
+			p.reportForwardingOf(v)
+		}
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.blocked) > 0 && forwardingFault(pr.blocked) }) {
 			pr := f.first()
 			name := host.ForwardingSysctl(pr.frontend.V6)

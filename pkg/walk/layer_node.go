@@ -21,6 +21,7 @@ var nodeChecks = []*Check{
 	proxyModeDiffers,
 	twoIptablesBackends,
 	leftoverProxyMode,
+	kernelModuleMissing,
 	forwardingOff,
 	hookMissing,
 	capturedByForeignRule,
@@ -39,10 +40,16 @@ var nodeChecks = []*Check{
 	masqueradeMissing,
 	droppedAfterDNAT,
 	firewallChainDrops,
+	bridgeNfCallOff,
 	noRouteToBackend,
 	noRouteToVIP,
 	vipIsLocalAddress,
 	serviceRangeOverlaps,
+	conntrackNearlyFull,
+	conntrackStale,
+	sysctlSuspicious,
+	nothingListens,
+	listensOnLoopbackOnly,
 	nodesDisagree, // last: it speaks of what the others found
 }
 

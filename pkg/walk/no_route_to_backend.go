@@ -119,6 +119,12 @@ func (p *Pass) ownRouteLost(v *nodeView, s sent) (why string, evidence []diagnos
 	if s.backend.Local {
 		return "only the default route leads to it, away from this node, where its pod is", nil
 	}
+	if backend := at.Annotations[flannelBackend]; backend == "host-gw" || backend == "vxlan" || backend == "wireguard" {
+		return "only the default route leads to it, and flannel makes a route to the pods of each node", []diagnosis.Evidence{{
+			Source: "node/" + at.Name + " .metadata.annotations", Ref: "node/" + at.Name, Quote: flannelBackend + "=" + backend,
+			Command: kubectl("get", "node", at.Name, "-o", "jsonpath={.metadata.annotations}"),
+		}}
+	}
 	for i := range p.snap.Objects.Nodes {
 		other := &p.snap.Objects.Nodes[i]
 		if other.Name == at.Name || other.Name == v.name {
@@ -143,6 +149,9 @@ func (p *Pass) ownRouteLost(v *nodeView, s sent) (why string, evidence []diagnos
 	}
 	return "", nil
 }
+
+// flannelBackend is flannel's note of how it reaches the node's pods.
+const flannelBackend = "flannel.alpha.coreos.com/backend-type"
 
 // overlayDevices are made by CNIs that reach every other node's pods by them.
 var overlayDevices = []string{"flannel.1", "flannel-wg", "vxlan.calico", "weave", "antrea-gw0", "cilium_vxlan", "cilium_geneve"}

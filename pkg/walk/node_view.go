@@ -12,6 +12,7 @@ import (
 	"github.com/vipwalk/vipwalk/pkg/cilium"
 	"github.com/vipwalk/vipwalk/pkg/diagnosis"
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
+	"github.com/vipwalk/vipwalk/pkg/netfilter/conntrack"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/host"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/ipset"
 	"github.com/vipwalk/vipwalk/pkg/netfilter/iptables"
@@ -64,6 +65,10 @@ type nodeView struct {
 	// does not stand in for kube-proxy; ciliumLack says why it is not used.
 	cilium     *cilium.Services
 	ciliumLack *diagnosis.Missing
+	// flows are its tracked connections, nil where none were read.
+	flows map[flowKey][]*conntrack.Flow
+	// sockets are those of its pods that listen.
+	sockets podSockets
 	// nodePortRules: see toNodePorts.
 	nodePortRules map[netfilter.Family][]netfilter.Rule
 }
@@ -108,6 +113,7 @@ func (w *world) view(i int, st *snapshot.NodeState) *nodeView {
 	for _, t := range st.All(snapshot.Sysctl) {
 		v.host.ParseSysctl(t.Content)
 	}
+	v.flows, v.sockets = readFlows(st), readSockets(st)
 	v.object = w.nodeByName[v.name]
 	if v.object == nil {
 		w.nameByAddress(v)

@@ -11,7 +11,7 @@ import (
 // not name any more, or not as one that may be drawn.
 var staleBackend = &Check{
 	Code: diagnosis.StaleBackend, Needs: needsOfNode, Applies: onNodes,
-	Explains: []diagnosis.Code{diagnosis.BackendMissing, diagnosis.UnevenOdds, diagnosis.AffinityNotProgrammed},
+	Explains: []diagnosis.Code{diagnosis.BackendMissing, diagnosis.UnevenOdds, diagnosis.AffinityNotProgrammed, diagnosis.ConntrackStale},
 	Run: func(p *Pass) {
 		for _, f := range p.faults(func(pr *probe) bool { return len(pr.stale) > 0 }) {
 			pr := f.first()

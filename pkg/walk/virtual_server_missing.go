@@ -20,6 +20,7 @@ import (
 // no fault.
 var virtualServerMissing = &Check{
 	Code: diagnosis.VirtualServerMissing, Needs: needsOfNode, Applies: onNodes,
+	Explains: []diagnosis.Code{diagnosis.ConntrackStale},
 	Run: func(p *Pass) {
 		p.probes()
 		for _, v := range p.node.views {
