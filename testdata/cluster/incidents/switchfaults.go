@@ -41,6 +41,18 @@ func leftovers() []Incident {
 			return s.Worker1.SwitchProxy(ctx, nftablesMode, onlyNFT)
 		}),
 		switchFault(Incident{
+			Name: "nft-leftover-stale", Fault: "worker-1 was in iptables mode before, and kube-proxy, whose image has no iptables now, left its chains; then every pod is replaced", Code: "VIP313", Warns: true,
+			Traffic: append(answeredOn1, probe(Pod2, VIP, "answered")),
+		}, func(ctx context.Context, s *Scene) error {
+			if err := s.inIptablesMode(ctx); err != nil {
+				return err
+			}
+			if err := s.Worker1.SwitchProxy(ctx, nftablesMode, onlyNFT); err != nil {
+				return err
+			}
+			return s.replacePods(ctx)
+		}),
+		switchFault(Incident{
 			Name: "nft-leftover-restored", Fault: "worker-1 is in nftables mode, and its rules as saved in iptables mode, for pods that are gone, are restored", Code: "VIP313",
 			Traffic: []Probe{probe(Pod1, VIP, "no answer"), probe(Node1, VIP, "no answer"), probe(Pod2, VIP, "answered")},
 		}, func(ctx context.Context, s *Scene) error {
