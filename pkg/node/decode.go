@@ -28,15 +28,24 @@ const (
 	readSize = 1 << 20
 )
 
-// readInput takes in a file or stream whole, as UTF-8 with plain newlines: a
-// large file as it lies in the page cache. It is an error if it is empty, too
-// long, no text, or if look refuses its head.
-func readInput(r io.Reader, look func(head string) error) (string, error) {
-	raw, err := takeIn(r, look)
-	switch {
-	case err != nil:
-		return "", err
-	case strings.TrimSpace(raw) == "":
+// readInput takes in a file or stream whole, as UTF-8 with plain newlines. A
+// large file is mapped, and its text then lies where the file does: file is it.
+// It is an error if it is empty, too long, no text, or if look refuses its head.
+func readInput(r io.Reader, look func(head string) error) (text string, file io.ReaderAt, err error) {
+	raw, file, err := takeIn(r, look)
+	if err != nil {
+		return "", nil, err
+	}
+	text, err = decodeInput(raw, look)
+	if err != nil || len(text) != len(raw) {
+		file = nil // no longer what stands in the file
+	}
+	return text, file, err
+}
+
+// decodeInput is readInput of what was taken in.
+func decodeInput(raw string, look func(head string) error) (string, error) {
+	if strings.TrimSpace(raw) == "" {
 		return "", errEmpty
 	}
 	s := plain(raw)
@@ -62,25 +71,29 @@ func headOf(s string, size int) string {
 	return head
 }
 
-// takeIn maps or reads.
-func takeIn(r io.Reader, look func(head string) error) (string, error) {
+// takeIn maps or reads; file is what it mapped.
+func takeIn(r io.Reader, look func(head string) error) (text string, file io.ReaderAt, err error) {
+	read := func() (string, io.ReaderAt, error) {
+		text, err := readAll(r, look)
+		return text, nil, err
+	}
 	f, ok := r.(*os.File)
 	if !ok {
-		return readAll(r, look)
+		return read()
 	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return readAll(r, look)
+		return read()
 	}
 	if info.Size() > maxInput {
-		return "", fmt.Errorf("%d MiB, over the %d MiB that are read", info.Size()>>20, maxInput>>20)
+		return "", nil, fmt.Errorf("%d MiB, over the %d MiB that are read", info.Size()>>20, maxInput>>20)
 	}
 	if at, err := f.Seek(0, io.SeekCurrent); err == nil && at == 0 && info.Size() >= mapFrom {
 		if s, ok := mapFile(f, int(info.Size())); ok {
-			return s, nil
+			return s, f, nil
 		}
 	}
-	return readAll(r, look)
+	return read()
 }
 
 // readAll reads to the end into memory that need not be copied as it grows. It

@@ -12,8 +12,7 @@ import (
 // text may be kept. Reading it faults where the file was cut short meanwhile:
 // see debug.SetPanicOnFault.
 func mapFile(f *os.File, size int) (string, bool) {
-	// Populated at once: a fault for each page costs more than to read it.
-	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return "", false // a file system that doesn't map
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -198,8 +199,9 @@ func recognised(s string) (bool, stranger) {
 	return false, r.stranger
 }
 
-// recognise splits a text into the outputs of the tools that were put into it.
-func recognise(s string) ([]*section, stranger) {
+// recognise splits a text into the outputs of the tools that were put into it;
+// file is where it is mapped from, or nil.
+func recognise(s string, file io.ReaderAt) ([]*section, stranger) {
 	if nftJSON.MatchString(s) {
 		name := "nft -j list ruleset"
 		if tables, ok := nftables.ReadTables(s[:min(len(s), mostTables)]); ok && len(tables) > 0 {
@@ -211,7 +213,7 @@ func recognise(s string) ([]*section, stranger) {
 		return []*section{{tool: toolNamed("cilium-dbg service list"), end: len(s), whole: true}}, stranger{}
 	}
 	if len(s) >= mapFrom {
-		if one, ok := oneSave(s); ok {
+		if one, ok := oneSave(s, file); ok {
 			return []*section{one}, stranger{}
 		}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"io"
 	"slices"
 
 	"github.com/vipwalk/vipwalk/pkg/netfilter"
@@ -8,11 +9,11 @@ import (
 )
 
 // oneSave is the section of a text that is one iptables-save's from its first
-// line to its last, of one program and with no table twice. Any other text has
+// line to its last, of one program and with no table twice; file is where it is mapped from, or nil. Any other text has
 // to be gone through by its lines. What was learnt of the text on the way goes
 // with it.
-func oneSave(text string) (*section, bool) {
-	skim, ok := iptables.SkimText(text)
+func oneSave(text string, file io.ReaderAt) (*section, bool) {
+	skim, ok := iptables.SkimFile(text, file)
 	if !ok {
 		return nil, false
 	}

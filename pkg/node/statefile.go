@@ -22,6 +22,8 @@ type stateFile struct {
 	states   []parsedState
 	pieces   []piece
 	hostname string
+	// mapped is where the text lies, if it was mapped.
+	mapped io.ReaderAt
 	// notes tell what of it is not read.
 	notes []string
 }
@@ -35,9 +37,15 @@ func (f *stateFile) base() string {
 // readStream reads what one file or stream holds.
 func readStream(path string, r io.Reader) (*stateFile, error) {
 	f := &stateFile{path: path}
-	text, err := readInput(r, f.look)
+	text, file, err := readInput(r, f.look)
+	f.mapped = file
+	return f.fill(text, err)
+}
+
+// fill takes over what readInput gave.
+func (f *stateFile) fill(text string, err error) (*stateFile, error) {
 	if errors.Is(err, errEmpty) && f.mayBeEmpty() {
-		f.pieces = []piece{{Text: snapshot.Text{Kind: snapshot.TextKind(f.base()), Ref: path, Status: snapshot.Done}}}
+		f.pieces = []piece{{Text: snapshot.Text{Kind: snapshot.TextKind(f.base()), Ref: f.path, Status: snapshot.Done}}}
 		return f, nil
 	}
 	if err != nil {
@@ -70,7 +78,7 @@ var proxyModes = []string{"iptables", "ipvs", "nftables"}
 var hostnameLine = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 func (f *stateFile) recognise(text string) error {
-	sections, odd := recognise(text)
+	sections, odd := recognise(text, f.mapped)
 	if len(sections) == 0 {
 		switch one := strings.TrimSpace(text); {
 		case slices.Contains(proxyModes, one):

@@ -71,12 +71,12 @@ func firstFrom(sorted []int32, i, n int) int {
 	return int(sorted[at])
 }
 
-// indexDsts makes the index of n rules, whose lines line gives.
-func indexDsts(n int, line func(int) string) *dstIndex {
+// indexDsts makes the index of n rules, whose single addresses dst gives.
+func indexDsts(n int, dst func(int) (netip.Addr, bool)) *dstIndex {
 	x := &dstIndex{hosts: make(map[netip.Addr][2]int32, n)}
 	addrs := make([]netip.Addr, n)
 	for i := range n {
-		a, ok := leadingDst(line(i))
+		a, ok := dst(i)
 		if !ok {
 			x.other = append(x.other, int32(i))
 			continue
@@ -115,7 +115,7 @@ func (b *body) Next(i int, dst netip.Addr) int {
 	}
 	x := b.byDst.Load()
 	if x == nil {
-		x = indexDsts(n, func(i int) string { return b.source.lineAt(int(b.place(i).offset)) })
+		x = indexDsts(n, func(i int) (netip.Addr, bool) { return leadingDst(b.source.lineAt(int(b.place(i).offset))) })
 		b.byDst.Store(x)
 	}
 	return x.next(i, n, dst)

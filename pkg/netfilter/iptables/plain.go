@@ -53,46 +53,51 @@ type plainTable struct {
 	// one ends.
 	declared, rules, rulesEnd int
 
-	// slots is a hash table of the chains by name, tags a byte of the hash of
-	// each, 0 where there is none.
-	slots []plainSlot
-	tags  []uint8
-	count int
-	defs  []atomic.Pointer[netfilter.ChainDef] // by slot, as they were asked for
+	// A hash table of the chains by name, by slot: half of the name's hash, where
+	// the name stands in its declaration, and where the chain's first rule does; 0
+	// for none.
+	hashes, names []uint32
+	firsts        []atomic.Uint32
+	count         int
+	defs          []atomic.Pointer[netfilter.ChainDef] // as they were asked for
 }
 
-// plainSlot is a chain: where its name stands in its declaration, and where its
-// first rule does; 0 for none.
-type plainSlot struct {
-	name uint32
-	rule atomic.Uint32
-}
-
-// slot is where the hash table has the chain of that name, or the place where
-// it would have it; false where it has none.
-func (t *plainTable) slot(name string) (at int, tag uint8, ok bool) {
-	if len(t.slots) == 0 || name == "" {
-		return 0, 0, false
-	}
-	text, hash := t.of.text, maphash.String(t.of.seed, name)
-	tag = uint8(hash>>56) | 1
-	mask := len(t.slots) - 1
+// place is the slot of the chain of that name by its hash: whole names are not
+// compared, which would touch all declarations again. That it mistakes two
+// declared names for each other happens in one of thousands of large texts, and
+// makes that text not plain; ask slot where a name may not be declared. Where
+// there is none, it is the slot where it would be.
+func (t *plainTable) place(name string) (at int, half uint32, ok bool) {
+	hash := maphash.String(t.of.seed, name)
+	half = uint32(hash>>32) | 1 // not 0
+	mask := len(t.hashes) - 1
 	for i := int(hash) & mask; ; i = (i + 1) & mask {
-		switch t.tags[i] {
+		switch t.hashes[i] {
 		case 0:
-			return i, tag, false
-		case tag:
-			at := int(t.slots[i].name)
-			if end := at + len(name); end < len(text) && text[end] == ' ' && text[at:end] == name {
-				return i, tag, true
-			}
+			return i, half, false
+		case half:
+			return i, half, true
 		}
 	}
 }
 
+// slot is the slot of the chain of that name.
+func (t *plainTable) slot(name string) (int, bool) {
+	if len(t.names) == 0 || name == "" {
+		return 0, false
+	}
+	i, _, ok := t.place(name)
+	if !ok {
+		return 0, false
+	}
+	text, at := t.of.text, int(t.names[i])
+	end := at + len(name)
+	return i, end < len(text) && text[end] == ' ' && text[at:end] == name
+}
+
 // named says whether the table has a chain of that name.
 func (t *plainTable) named(chain string) bool {
-	_, _, ok := t.slot(chain)
+	_, ok := t.slot(chain)
 	return ok
 }
 

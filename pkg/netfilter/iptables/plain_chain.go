@@ -12,7 +12,7 @@ import (
 
 // Chain is the chain of that name, or nil.
 func (t *plainTable) Chain(name string) *netfilter.ChainDef {
-	i, _, ok := t.slot(name)
+	i, ok := t.slot(name)
 	if !ok {
 		return nil
 	}
@@ -25,12 +25,12 @@ func (t *plainTable) Chain(name string) *netfilter.ChainDef {
 
 // define makes the chain of a slot.
 func (t *plainTable) define(slot int, name string) *netfilter.ChainDef {
-	at := int(t.slots[slot].name)
+	at := int(t.names[slot])
 	name = t.of.text[at : at+len(name)] // the text's own, not one that keeps another alive
 	c := &netfilter.ChainDef{
 		Name: name, Declared: true, Line: t.of.lineNumber(at),
 		Base: builtins[t.name].hooked(name),
-		Body: &plainBody{table: t, chain: name, from: int(t.slots[slot].rule.Load())},
+		Body: &plainBody{table: t, chain: name, from: int(t.firsts[slot].Load())},
 	}
 	if c.Base != nil {
 		if policy, _ := word(t.of.lineFrom(at + len(name))); policy != "-" {
@@ -148,7 +148,7 @@ const (
 	// at for their destination before they are parsed.
 	seekFrom = indexFrom
 	// mostSeeks is how often that is done without an index of the destinations.
-	mostSeeks = 4
+	mostSeeks = 32
 )
 
 // plainDsts tells which rules of a chain a packet to an address might match:
@@ -175,7 +175,7 @@ func (b *plainBody) Next(i int, dst netip.Addr) int {
 		if i > 0 || d.seeks.Add(1) <= mostSeeks {
 			return b.seek(at, i, dst)
 		}
-		x = indexDsts(len(at), func(i int) string { return b.table.of.lineFrom(int(at[i])) })
+		x = indexDsts(len(at), func(i int) (netip.Addr, bool) { return b.dst(int(at[i])) })
 		d.index.Store(x)
 	}
 	return x.next(i, len(at), dst)
@@ -184,9 +184,42 @@ func (b *plainBody) Next(i int, dst netip.Addr) int {
 // seek is the first rule from i on that might match, found by looking at each.
 func (b *plainBody) seek(at []uint32, i int, dst netip.Addr) int {
 	for ; i < len(at); i++ {
-		if a, ok := leadingDst(b.table.of.lineFrom(int(at[i]))); !ok || a == dst {
+		if a, ok := b.dst(int(at[i])); !ok || a == dst {
 			break
 		}
 	}
 	return i
+}
+
+// dst is the address of the rule that begins at an offset, if it begins with -d
+// and one address.
+func (b *plainBody) dst(at int) (netip.Addr, bool) {
+	text := b.table.of.text[at:]
+	skip := len("-A ") + len(b.chain) + 1
+	if text[0] == '-' && len(text) > skip+len("-d 255.255.255.255/32 ") && text[skip:skip+3] == "-d " {
+		if a, ok := plainIPv4(text[skip+3:]); ok {
+			return a, true
+		}
+	}
+	return leadingDst(b.table.of.lineFrom(at))
+}
+
+// plainIPv4 reads "a.b.c.d/32 ", as iptables-save writes the address of a host.
+func plainIPv4(s string) (netip.Addr, bool) {
+	var a [4]byte
+	for i := range a {
+		n, digits := 0, 0
+		for digits < len(s) && digits < 3 && isDigit(s[digits]) {
+			n, digits = n*10+int(s[digits]-'0'), digits+1
+		}
+		end := byte('.')
+		if i == len(a)-1 {
+			end = '/'
+		}
+		if digits == 0 || n > 255 || digits > 1 && s[0] == '0' || digits == len(s) || s[digits] != end {
+			return netip.Addr{}, false
+		}
+		a[i], s = byte(n), s[digits+1:]
+	}
+	return netip.AddrFrom4(a), strings.HasPrefix(s, "32 ")
 }

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"hash/maphash"
+	"io"
 	"math"
 	"runtime/debug"
 	"strings"
@@ -17,9 +18,6 @@ const (
 	plainFrom = 64 << 10
 	// splitFrom is the size from which on rules are gone through by two.
 	splitFrom = 4 << 20
-	// plainStride is how much of the text is looked over at once, while the
-	// processor has it at hand. It is a multiple of plainBlock.
-	plainStride = 32 << 10
 )
 
 // SkimText indexes a text if it is plainly iptables-save's; false for any other,
@@ -27,11 +25,15 @@ const (
 // plain: a line that is none of iptables-save's, blanks around one, escaped line
 // ends, a chain without a declaration or whose rules stand apart, a table
 // without COMMIT.
-func SkimText(text string) (*Skim, bool) { return skim(text, splitFrom) }
+func SkimText(text string) (*Skim, bool) { return skim(text, nil, splitFrom) }
 
-// skim is SkimText; split is the size from which on the rules of a table are
+// SkimFile is SkimText for a text that is a file's, mapped: it is indexed by
+// reading the file, so that little of the mapping is touched.
+func SkimFile(text string, file io.ReaderAt) (*Skim, bool) { return skim(text, file, splitFrom) }
+
+// skim is SkimFile; split is the size from which on the rules of a table are
 // gone through by two goroutines.
-func skim(text string, split int) (*Skim, bool) {
+func skim(text string, file io.ReaderAt, split int) (*Skim, bool) {
 	if uint64(len(text)) > math.MaxUint32 {
 		return nil, false
 	}
@@ -40,18 +42,20 @@ func skim(text string, split int) (*Skim, bool) {
 		parsers: sync.Pool{New: func() any { return &ruleParser{} }},
 		ends:    make([]uint32, len(text)/plainBlock+2),
 	}
-	s := plainScan{Skim: p, split: split, lookTo: len(text)}
+	s := plainScan{feed: feed{of: p, file: file, lookTo: len(text)}, split: split}
 	var h header
 	for s.at < len(text) {
-		line, next := s.line()
+		line, next := s.line(s.at)
 		switch {
+		case next == s.at, s.odd:
+			return nil, false
 		case line == "":
 		case line[0] == '#':
 			if !s.comment(line, &h) {
 				return nil, false
 			}
 		case line[0] == '*':
-			t := s.table(line[1:], h)
+			t := s.table(strings.Clone(line[1:]), next, h)
 			if t == nil {
 				return nil, false
 			}
@@ -62,7 +66,7 @@ func skim(text string, split int) (*Skim, bool) {
 		}
 		s.at = next
 	}
-	if !s.look(len(text)) || len(p.tables) == 0 {
+	if len(p.tables) == 0 || s.odd {
 		return nil, false
 	}
 	p.sumEnds()
@@ -83,20 +87,9 @@ func (p *Skim) sumEnds() {
 
 // plainScan goes through a plain text.
 type plainScan struct {
-	*Skim
-	at     int // a line begins here
-	looked int // up to here the text was looked over
-	lookTo int // and up to here it is to be
-	split  int
-}
-
-// line is the line at s.at, and where the next one begins.
-func (s *plainScan) line() (line string, next int) {
-	rest := s.text[s.at:]
-	if i := strings.IndexByte(rest, '\n'); i >= 0 {
-		return rest[:i], s.at + i + 1
-	}
-	return rest, len(s.text)
+	feed
+	at    int // a line begins here
+	split int
 }
 
 // comment reads a comment outside of tables; false for one that says more than
@@ -111,23 +104,21 @@ func (s *plainScan) comment(line string, h *header) bool {
 	if now, ok := readHeader(line); ok {
 		*h = now
 	} else if warnsOfLegacy(line) {
-		if s.legacy != nil {
+		if s.of.legacy != nil {
 			return false
 		}
-		s.legacy = &Problem{LegacyPresent, s.at, 1, line, legacyPresent}
+		s.of.legacy = &Problem{LegacyPresent, s.at, 1, strings.Clone(line), legacyPresent}
 	}
 	return true
 }
 
-// table goes through a table from the line that opens it, whose text after "*"
-// is name; nil where it isn't plain. It leaves s behind its COMMIT.
-func (s *plainScan) table(name string, h header) *plainTable {
+// table goes through the table of that name, whose first line begins at an
+// offset; nil where it isn't plain. It leaves s behind its COMMIT.
+func (s *plainScan) table(name string, from int, h header) *plainTable {
 	if !isTableName(name) || strings.IndexByte(name, '\r') >= 0 {
 		return nil
 	}
-	_, next := s.line()
-	t := &plainTable{of: s.Skim, name: name, header: h, declared: next}
-	s.at = next
+	t := &plainTable{of: s.of, name: name, header: h, declared: from}
 	if !s.declarations(t) {
 		return nil
 	}
@@ -136,91 +127,103 @@ func (s *plainScan) table(name string, h header) *plainTable {
 		return nil
 	}
 	t.rulesEnd = s.at
-	line, next := s.line()
+	line, next := s.line(s.at)
 	if line != "COMMIT" {
 		return nil
 	}
 	s.at = next
-	if !s.look(s.at) {
-		return nil
-	}
 	return t
 }
 
-// look looks over the text in whole strides, at least as far as to.
-func (s *plainScan) look(to int) bool {
-	for ; s.looked < to; s.looked = min(s.looked+plainStride, len(s.text)) {
-		if !s.lookOver(s.looked) {
-			return false
-		}
-	}
-	return true
-}
-
-// lookOver counts the line ends of one stride, and says whether it is free of
-// what no plain text has: zero bytes, and line ends written as \n.
-func (p *Skim) lookOver(from int) bool {
-	to := min(from+plainStride, len(p.text))
-	stride := p.text[from:to]
-	if strings.IndexByte(stride, 0) >= 0 {
-		return false
-	}
-	if i := strings.IndexByte(stride, '\\'); i >= 0 && strings.Contains(p.text[from+i:min(to+1, len(p.text))], `\n`) {
-		return false
-	}
-	for at := from; at < to; at += plainBlock {
-		p.ends[at/plainBlock] = uint32(strings.Count(p.text[at:min(at+plainBlock, to)], "\n"))
-	}
-	return true
-}
-
-// declarations goes through the lines that declare the table's chains.
+// declarations goes through the lines that declare the table's chains, again
+// with more room where they are more than was thought.
 func (s *plainScan) declarations(t *plainTable) bool {
-	n := strings.Count(s.text[s.at:s.declarationsEnd()], "\n") + 1
 	size := 16
-	for size*7/8 < n {
+	for n := s.countDeclarations(t.declared); size*7/8 <= n; {
 		size *= 2
 	}
-	t.slots, t.tags = make([]plainSlot, size), make([]uint8, size)
+	for {
+		s.at = t.declared
+		if s.at < s.base {
+			s.seek(s.at)
+		}
+		t.makeRoom(size)
+		if full, ok := s.declare(t); !full {
+			return ok
+		}
+		size *= 2
+	}
+}
+
+func (t *plainTable) makeRoom(size int) {
+	t.count = 0
+	t.hashes, t.names = make([]uint32, size), make([]uint32, size)
+	t.firsts = make([]atomic.Uint32, size)
 	t.defs = make([]atomic.Pointer[netfilter.ChainDef], size)
-	for s.at < len(s.text) && s.text[s.at] == ':' {
-		line, next := s.line()
-		if next > s.looked && !s.look(next) {
-			return false
+}
+
+// declare takes in the declarations from s.at on; full where there is no more
+// room.
+func (s *plainScan) declare(t *plainTable) (full, ok bool) {
+	for {
+		line, next := s.line(s.at)
+		if s.odd {
+			return false, false
+		}
+		if line == "" || line[0] != ':' {
+			return false, true
 		}
 		i := strings.IndexByte(line, ' ')
-		if i < 2 || !isNameByte(line[1]) || line[len(line)-1] != ']' || t.count >= size*7/8 {
-			return false
+		if i < 2 || !isNameByte(line[1]) || line[len(line)-1] != ']' {
+			return false, false
 		}
 		name := line[1:i]
 		if strings.IndexByte(name, '"') >= 0 || strings.IndexByte(name, '\t') >= 0 {
-			return false
+			return false, false
 		}
-		slot, tag, twice := t.slot(name)
+		if t.count >= len(t.names)*7/8 {
+			return true, false
+		}
+		slot, hash, twice := t.place(name)
 		if twice {
-			return false
+			return false, false
 		}
-		t.slots[slot].name, t.tags[slot] = uint32(s.at+1), tag
+		t.names[slot], t.hashes[slot] = uint32(s.at+1), hash
 		t.count++
 		s.at = next
 	}
-	return true
 }
 
-// declarationsEnd estimates where the declarations end that begin here: a line
-// that is none, with one before it that is. In a plain text there is one such
-// place, which is found without reading all that lies before.
-func (s *plainScan) declarationsEnd() int {
-	isOne := func(at int) (int, bool) { // the first line that begins after at
-		i := strings.IndexByte(s.text[at:], '\n')
-		if i < 0 || at+i+1 >= len(s.text) {
-			return len(s.text), false
-		}
-		return at + i + 1, s.text[at+i+1] == ':'
+// countDeclarations estimates how many declarations begin at an offset: from
+// how long they are together, and each on average.
+func (s *plainScan) countDeclarations(from int) int {
+	to := s.declarationsEnd(from)
+	const samples = 16
+	lines, size := 1, 1
+	for i := range samples {
+		at := from + (to-from)/samples*i
+		sample := s.of.text[at:min(at+1024, to)]
+		lines += strings.Count(sample, "\n")
+		size += len(sample)
 	}
-	yes, no := s.at, s.at
+	return int(float64(to-from) * float64(lines) / float64(size) * 1.02)
+}
+
+// declarationsEnd estimates where the declarations end: at a line that is none,
+// with one before it that is. In a plain text there is one such place, which is
+// found without reading all that lies before.
+func (s *plainScan) declarationsEnd(from int) int {
+	text := s.of.text
+	isOne := func(at int) (int, bool) { // the first line that begins after at
+		i := strings.IndexByte(text[at:min(at+plainBlock, len(text))], '\n')
+		if i < 0 || at+i+1 >= len(text) {
+			return len(text), false
+		}
+		return at + i + 1, text[at+i+1] == ':'
+	}
+	yes, no := from, from
 	for step := 512; ; step *= 2 {
-		no = min(s.at+step, len(s.text))
+		no = min(from+step, len(text))
 		if _, ok := isOne(no); !ok {
 			break
 		}
@@ -234,55 +237,59 @@ func (s *plainScan) declarationsEnd() int {
 			no = mid
 		}
 	}
-	end, _ := isOne(no)
-	return end
+	return no
 }
 
 // ruleLines goes through the table's rules, up to the first line that is none.
 func (s *plainScan) ruleLines(t *plainTable) bool {
-	if len(s.text)-s.at < s.split {
-		end, ok := t.scan(s, s.at, len(s.text), nil)
-		s.at = end
-		return ok
+	if len(s.of.text)-s.at >= s.split {
+		if done, ok := s.ruleLinesByTwo(t); done {
+			return ok
+		}
 	}
-	return s.ruleLinesByTwo(t)
+	end, ok := t.scan(&s.feed, s.at, len(s.of.text), nil)
+	s.at = end
+	return ok
 }
 
 // ruleLinesByTwo has a second goroutine begin in the middle of what is left of
-// the text. Its part counts if the rules of this table go on up to there.
-func (s *plainScan) ruleLinesByTwo(t *plainTable) bool {
-	from, end, ok := s.at, 0, false
-	mid := (from + (len(s.text)-from)/2) / plainStride * plainStride
-	if start, found := s.runAfter(mid); found && mid > s.looked {
-		second := &plainScan{Skim: s.Skim, looked: mid, lookTo: len(s.text)}
-		var stop atomic.Bool
-		var end2 int
-		var ok2 bool
-		done := make(chan any, 1)
-		go func() {
-			defer guarded(done)()
-			end2, ok2 = t.scan(second, start, len(s.text), &stop)
-		}()
-		s.lookTo = mid
-		end, ok = t.scan(s, from, start, nil)
-		s.lookTo = len(s.text)
-		ok = ok && end == start && s.look(mid)
-		stop.Store(!ok)
-		if r := <-done; r != nil {
-			panic(r)
-		}
-		if ok && ok2 {
-			s.at, s.looked = end2, max(s.looked, second.looked)
-			return true
-		}
-		// The table may have ended before: what the second found is not its.
-		for i := range t.slots {
-			t.slots[i].rule.Store(0)
-		}
+// the text. It is done if the rules of this table go on up to there.
+func (s *plainScan) ruleLinesByTwo(t *plainTable) (done, ok bool) {
+	size := len(s.of.text)
+	mid := (s.at + (size-s.at)/2) / feedSize * feedSize
+	start, found := runAfter(s.of.text, mid)
+	if !found || mid <= s.pos {
+		return false, false
 	}
-	end, ok = t.scan(s, from, len(s.text), nil)
-	s.at = end
-	return ok
+	second := feed{of: s.of, file: s.file, lookTo: size}
+	second.seek(mid)
+	var stop atomic.Bool
+	var end2 int
+	var ok2 bool
+	joined := make(chan any, 1)
+	go func() {
+		defer guarded(joined)()
+		end2, ok2 = t.scan(&second, start, size, &stop)
+	}()
+	s.lookTo = mid
+	end, ok := t.scan(&s.feed, s.at, start, nil)
+	s.lookTo = size
+	ok = ok && end == start && s.pos >= mid
+	stop.Store(!ok)
+	if r := <-joined; r != nil {
+		panic(r)
+	}
+	if !ok || !ok2 {
+		// The table may have ended before: what the second found is not its.
+		for i := range t.firsts {
+			t.firsts[i].Store(0)
+		}
+		s.odd = false
+		s.seek(s.at)
+		return false, false
+	}
+	s.feed, s.at = second, end2
+	return true, true
 }
 
 // guarded makes a goroutine hand on what it panics with, and panic where it
@@ -295,8 +302,8 @@ func guarded(done chan<- any) func() {
 
 // runAfter is where, after an offset, the first rule stands of another chain
 // than the one before it; false where that is not found near.
-func (s *plainScan) runAfter(at int) (int, bool) {
-	text := s.text[at:min(at+(1<<20), len(s.text))]
+func runAfter(text string, at int) (int, bool) {
+	text = text[at:min(at+(1<<20), len(text))]
 	before := ""
 	for i := strings.IndexByte(text, '\n'); i >= 0; {
 		at, text = at+i+1, text[i+1:]
@@ -319,14 +326,8 @@ func (s *plainScan) runAfter(at int) (int, bool) {
 // ruleChain is the chain that a line adds a rule to, and where its name stands
 // in the line; "" for a line that is no plain rule.
 func ruleChain(line string) (at int, name string) {
-	rest := line
-	if line != "" && line[0] == '[' { // [packets:bytes] -A CHAIN
-		i := strings.IndexByte(line, ']')
-		if i < 0 || i+1 >= len(line) || line[i+1] != ' ' {
-			return 0, ""
-		}
-		at, rest = i+2, line[i+2:]
-	}
+	rest := afterPlainCounters(line)
+	at = len(line) - len(rest)
 	if len(rest) < 4 || rest[:3] != "-A " {
 		return 0, ""
 	}
@@ -338,45 +339,45 @@ func ruleChain(line string) (at int, name string) {
 	return at + 3, rest[:i]
 }
 
+// afterPlainCounters cuts "[packets:bytes] " off.
+func afterPlainCounters(line string) string {
+	if line != "" && line[0] == '[' {
+		if i := strings.IndexByte(line, ']'); i >= 0 && i+2 < len(line) && line[i+1] == ' ' {
+			return line[i+2:]
+		}
+	}
+	return line
+}
+
 // scan goes through rules from an offset to the first line from limit on, or to
 // one that is no rule; end is where that begins. It notes where the rules of
 // each chain begin.
-func (t *plainTable) scan(s *plainScan, from, limit int, stop *atomic.Bool) (end int, ok bool) {
-	text := s.text
-	prefix := "" // "-A CHAIN " of the line before
+func (t *plainTable) scan(f *feed, from, limit int, stop *atomic.Bool) (end int, ok bool) {
+	prefix := make([]byte, 0, 64) // "-A CHAIN " of the line before
+	pos := f.pos
 	for at := from; at < limit; {
-		if at > s.looked-plainBlock && s.looked < s.lookTo {
-			if stop != nil && stop.Load() {
+		line, next := f.line(at)
+		if pos != f.pos {
+			if pos = f.pos; stop != nil && stop.Load() {
 				return at, false
 			}
-			if !s.lookOver(s.looked) {
-				return at, false
-			}
-			s.looked = min(s.looked+plainStride, len(text))
 		}
-		nl := strings.IndexByte(text[at:], '\n')
-		if nl < 0 {
-			return at, at < len(text)
+		if f.odd {
+			return at, false
 		}
-		line := text[at : at+nl]
-		rest := line
-		if nl > 0 && line[0] == '[' {
-			if i := strings.IndexByte(line, ']'); i+2 < len(line) && line[i+1] == ' ' {
-				rest = line[i+2:]
-			}
-		}
-		if prefix == "" || len(rest) < len(prefix) || rest[:len(prefix)] != prefix {
+		rest := afterPlainCounters(line)
+		if len(prefix) == 0 || len(rest) < len(prefix) || rest[:len(prefix)] != string(prefix) {
 			i, name := ruleChain(line)
 			if name == "" {
 				return at, true
 			}
-			slot, _, known := t.slot(name)
-			if !known || !t.slots[slot].rule.CompareAndSwap(0, uint32(at)) {
+			slot, _, known := t.place(name)
+			if !known || !t.firsts[slot].CompareAndSwap(0, uint32(at)) {
 				return at, false
 			}
-			prefix = line[i-3 : i+len(name)+1]
+			prefix = append(prefix[:0], line[i-3:i+len(name)+1]...)
 		}
-		at += nl + 1
+		at = next
 	}
 	return limit, true
 }

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"reflect"
@@ -72,7 +73,12 @@ func view(rs *netfilter.Ruleset, dsts []netip.Addr) viewed {
 // sameIndex says how the index of plain texts and the other one differ on a
 // text; "" where they don't, or where the text is not plain.
 func sameIndex(text string, opt Options, split int) (diff string, isPlain bool) {
-	p, ok := skim(text, split)
+	p, ok := skim(text, nil, split)
+	if read, okToo := skim(text, strings.NewReader(text), split); ok != okToo {
+		return fmt.Sprintf("plain in memory is %v, as a file %v", ok, okToo), ok
+	} else if ok {
+		p = read // the same but for how it was read
+	}
 	if !ok {
 		return "", false
 	}
@@ -184,6 +190,21 @@ func FuzzPlainIndex(f *testing.F) {
 	})
 }
 
+// TestPlainIPv4: it reads what netip reads, and nothing else.
+func TestPlainIPv4(t *testing.T) {
+	for _, s := range []string{
+		"10.96.0.1/32 -j X", "0.0.0.0/32 ", "255.255.255.255/32 ", "10.96.0.1/24 ", "10.96.0.1 ", "10.96.0.1/32", "256.0.0.1/32 ", "01.0.0.1/32 ",
+		"10.96.0/32 ", "10.96.0.1.2/32 ", "a.b.c.d/32 ", "", "1..2.3/32 ", "1000.1.1.1/32 ", "10.0.0.00/32 ", "fd00::1/128 ",
+	} {
+		got, ok := plainIPv4(s)
+		addr, rest, slash := strings.Cut(s, "/")
+		want, err := netip.ParseAddr(addr)
+		if wantOK := err == nil && want.Is4() && slash && strings.HasPrefix(rest, "32 "); ok != wantOK || ok && got != want {
+			t.Errorf("%q: %v %v, want %v %v", s, got, ok, want, wantOK)
+		}
+	}
+}
+
 // TestDestinationIndex: Next finds the rules of addresses that many rules name.
 func TestDestinationIndex(t *testing.T) {
 	var lines []string
@@ -195,7 +216,7 @@ func TestDestinationIndex(t *testing.T) {
 			lines = append(lines, "-A K -d 10.0.0."+strconv.Itoa(i%7)+"/32 -j ACCEPT")
 		}
 	}
-	x := indexDsts(len(lines), func(i int) string { return lines[i] })
+	x := indexDsts(len(lines), func(i int) (netip.Addr, bool) { return leadingDst(lines[i]) })
 	for d := range 9 {
 		dst := netip.AddrFrom4([4]byte{10, 0, 0, byte(d)})
 		var got, want []int
