@@ -24,6 +24,7 @@ type sourceFlags struct {
 	nodeState []string
 	bundle    string
 	local     string
+	exec      bool
 	nodes     string
 	timeout   time.Duration
 }
@@ -42,6 +43,7 @@ func (f *sourceFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.bundle, "bundle", "", "everything from a bundle `FILE` that capture wrote")
 	fs.StringVar(&f.local, "local", "auto", "read this machine's own state: `auto|true|false`; auto is when root, and this machine is one of the cluster's nodes or nothing else is given")
 	fs.Lookup("local").NoOptDefVal = "true"
+	fs.BoolVar(&f.exec, "exec", false, "read nodes through their kube-proxy pods: run a few read-only commands there, each shown before it runs")
 	fs.StringVar(&f.nodes, "nodes", "all", "whose node state to use: all, a number, or `NAMES`, comma-separated")
 	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "give up reading after this time")
 }
@@ -58,6 +60,8 @@ func (f *sourceFlags) validate() error {
 		return usageErrorf("--local=%s: no such mode", f.local).hint("one of auto, true, false")
 	case f.bundle != "" && len(f.objects) > 0:
 		return usageErrorf("--bundle and --objects are both given").hint("a bundle has its own objects; give one of the two")
+	case f.exec && f.offline():
+		return usageErrorf("--exec needs the API: with --bundle or --objects there is no pod to run a command in").hint("leave out one of them")
 	case f.timeout <= 0:
 		return usageErrorf("--timeout %s: give a time above zero", f.timeout)
 	}

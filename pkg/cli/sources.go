@@ -31,6 +31,9 @@ func (a *app) collect(ctx context.Context, f *sourceFlags, scope cluster.Scope) 
 	if err := a.collectLocal(timed, f, scope, s); err != nil {
 		return nil, err
 	}
+	if err := a.collectExec(timed, f, scope, s); err != nil {
+		return nil, err
+	}
 	if s.TakenAt.IsZero() {
 		s.TakenAt = a.now().UTC().Truncate(time.Second)
 	}
@@ -121,7 +124,7 @@ func (f *sourceFlags) hasAPI() bool {
 // noAPI says whether to do without the API: where none is configured and the
 // state of a node is to be had.
 func (f *sourceFlags) noAPI(scope cluster.Scope) bool {
-	return !f.offline() && (len(f.nodeState) > 0 || f.local == "true" || f.alone(scope)) && !f.hasAPI()
+	return !f.offline() && !f.exec && (len(f.nodeState) > 0 || f.local == "true" || f.alone(scope)) && !f.hasAPI()
 }
 
 // alone says whether this machine's own state is all that there is to go by.

@@ -21,12 +21,12 @@ func TestRBACIsWhatIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := bytes.Split(data, []byte("\n---\n"))
-	if len(docs) != 2 {
-		t.Fatalf("%d documents, want a ClusterRole and a Role", len(docs))
+	if len(docs) != 4 {
+		t.Fatalf("%d documents, want a ClusterRole and three Roles", len(docs))
 	}
 	var role rbacv1.ClusterRole
-	var proxy rbacv1.Role
-	for i, into := range []any{&role, &proxy} {
+	var proxy, exec, logs rbacv1.Role
+	for i, into := range []any{&role, &proxy, &exec, &logs} {
 		if err := yaml.UnmarshalStrict(docs[i], into); err != nil {
 			t.Fatal(err)
 		}
@@ -61,8 +61,19 @@ func TestRBACIsWhatIsRead(t *testing.T) {
 	if diff := cmp.Diff(want, proxy.Rules); diff != "" {
 		t.Error(diff)
 	}
-	if proxy.Namespace != snapshot.ProxyNamespace {
-		t.Errorf("the Role is in %q", proxy.Namespace)
+	if proxy.Namespace != snapshot.ProxyNamespace || exec.Namespace != snapshot.ProxyNamespace || logs.Namespace != snapshot.ProxyNamespace {
+		t.Errorf("the Roles are in %q, %q and %q", proxy.Namespace, exec.Namespace, logs.Namespace)
+	}
+	for _, r := range []struct {
+		rules []rbacv1.PolicyRule
+		only  rbacv1.PolicyRule
+	}{
+		{exec.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"get", "create"}}},
+		{logs.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}}},
+	} {
+		if diff := cmp.Diff([]rbacv1.PolicyRule{r.only}, r.rules); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
