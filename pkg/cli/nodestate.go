@@ -15,7 +15,8 @@ func (a *app) nodeStateCommand() *cobra.Command {
 		Use:   "node-state",
 		Short: "Print this node's state, for --node-state elsewhere",
 		Long: "Print this machine's state to standard output: its iptables rules, addresses, routes and\n" +
-			"the few sysctls that matter, as the ordinary tools print them. It changes nothing: no\n" +
+			"the few sysctls that matter, as the ordinary tools print them; of its connections those\n" +
+			"to Services alone, and which ports its pods listen on. It changes nothing: no\n" +
 			"module is loaded and no table created. `--node-state` reads it back.",
 		Example: "  ssh worker-1 sudo vipwalk node-state | PROGRAM orders -n production --node-state worker-1=-",
 		Args:    a.noArgs,

@@ -155,6 +155,9 @@ func TestLocalChangesNothing(t *testing.T) {
 		}, func(t *testing.T, s *snapshot.NodeState, before map[string]string) {
 			same(t, s, snapshot.IptablesSave, before["iptables-nft-save"])
 			same(t, s, snapshot.Ip6tablesSave, before["ip6tables-nft-save"])
+			if x := s.Text(snapshot.Conntrack); x.Status != snapshot.Done && !strings.Contains(x.Why, "no such file") {
+				t.Errorf("connections: %s %s", x.Status, x.Why)
+			}
 			none(t, s, snapshot.IptablesLegacySave)
 		}},
 		{"nft tables", func(n namespace) {
