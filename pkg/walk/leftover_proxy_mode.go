@@ -80,7 +80,7 @@ func (p *Pass) tellSpoilt(f *Finding, v *nodeView, l *leftover, sp *spoilt) {
 		f.Found += "; " + text
 	}
 	f.Found += fmt.Sprintf("; for %s", nodeFault{view: v, probes: []*probe{sp.with}}.affected())
-	for _, e := range append(v.orderEvidence(sp.order), wayEvidence(v, sp.quote)...) {
+	for _, e := range append(wayEvidence(v, sp.quote), v.orderEvidence(sp.order)...) {
 		if !slices.Contains(f.Evidence, e) {
 			f.Evidence = append(f.Evidence, e)
 		}
