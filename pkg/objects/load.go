@@ -26,7 +26,8 @@ type Options struct {
 }
 
 // Load reads objects from files, folders (every .yaml, .yml and .json file
-// below them) and "-". The snapshot holds the objects, stripped (see
+// below them; or, of what `kubectl cluster-info dump`, `oc adm must-gather` and
+// sosreport write, the lists that a walk reads) and "-". The snapshot holds the objects, stripped (see
 // snapshot.Strip); what is known to have been read: a kind is, for all
 // namespaces, if there is an object of it or an empty list of that very kind
 // (kind: NetworkPolicyList, items: []), and everything else is not; and one
@@ -43,7 +44,7 @@ func Load(paths []string, opt Options) (s *snapshot.Snapshot, notes []string, er
 			return nil, nil, err
 		}
 	}
-	if len(l.entries) == 0 && len(l.lists) == 0 {
+	if len(l.entries) == 0 && len(l.lists) == 0 && len(l.treeReads) == 0 {
 		return nil, nil, fmt.Errorf("--objects %s: no object that a walk reads%s", strings.Join(paths, " "), l.foundInstead())
 	}
 	s = &snapshot.Snapshot{Inputs: l.inputs, Reads: l.reads()}
@@ -66,6 +67,11 @@ type loader struct {
 	ignored map[string]int // kinds that no walk reads, counted
 	inputs  []snapshot.Input
 	notes   []string
+	// inTree is set while a tree is read; trees are the tools whose trees were,
+	// and treeReads what their files were lists of.
+	inTree    bool
+	trees     []string
+	treeReads snapshot.Reads
 }
 
 func newLoader(opt Options) *loader {
@@ -88,6 +94,9 @@ func (l *loader) path(path string) error {
 	case err != nil:
 		return fmt.Errorf("--objects: %w", err)
 	case info.IsDir():
+		if t := findTree(path); t != nil {
+			return l.tree(path, t)
+		}
 		return l.folder(path)
 	}
 	return l.file(path, true)
@@ -163,6 +172,9 @@ func (l *loader) reads() snapshot.Reads {
 	seen := map[snapshot.Resource]bool{}
 	var out snapshot.Reads
 	for _, e := range l.entries {
+		if e.inTree {
+			continue // its file says what was asked
+		}
 		if e.resource == snapshot.ConfigMaps {
 			// Some application's ConfigMap says nothing about kube-proxy's.
 			out.Add(snapshot.Read{Resource: e.resource, Namespace: e.key.namespace, Status: snapshot.Done})
@@ -176,9 +188,14 @@ func (l *loader) reads() snapshot.Reads {
 			continue
 		}
 		_, kind := snapshot.KindOf(r)
-		out.Add(snapshot.Read{Resource: r, Status: snapshot.Failed,
-			Why:    fmt.Sprintf("no %s among the objects given, and no empty %sList that would say that there is none", kind, kind),
-			Supply: supply(r)})
+		why := fmt.Sprintf("no %s among the objects given, and no empty %sList that would say that there is none", kind, kind)
+		if len(l.trees) > 0 {
+			why = fmt.Sprintf("the folder of %s has no list of all %s", strings.Join(l.trees, ", "), r)
+		}
+		out.Add(snapshot.Read{Resource: r, Status: snapshot.Failed, Why: why, Supply: supply(r)})
+	}
+	for _, rd := range l.treeReads {
+		out.Add(rd)
 	}
 	return out
 }

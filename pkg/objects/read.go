@@ -26,6 +26,7 @@ type entry struct {
 	object    runtime.Object
 	version   string // resourceVersion
 	hasStatus bool
+	inTree    bool
 	place     func() string // where it is; asked for only of one of two
 }
 
@@ -111,7 +112,7 @@ func (l *loader) list(it item, h head, named bool) error {
 	}
 	items := bytes.TrimSpace(h.Items)
 	if len(items) == 0 || bytes.Equal(items, []byte("null")) || emptyArray(items) {
-		if known {
+		if known && !l.inTree {
 			l.lists[r.resource] = true
 		}
 		return nil
@@ -176,7 +177,7 @@ func (l *loader) object(it item, h head) error {
 	}
 	l.add(entry{
 		key: key{r.resource, meta.GetNamespace(), meta.GetName()}, object: obj,
-		version: meta.GetResourceVersion(), hasStatus: len(h.Status) > len("{}"), place: func() string { return it.doc.place(it.path) },
+		version: meta.GetResourceVersion(), hasStatus: len(h.Status) > len("{}"), inTree: l.inTree, place: func() string { return it.doc.place(it.path) },
 	}, h.Kind)
 	return nil
 }
