@@ -30,10 +30,18 @@ func (a *app) readObjects(ctx context.Context, f *sourceFlags) (*snapshot.Snapsh
 	return s, nil
 }
 
+// manyFiles is after how many files it is told how far the reading is.
+const manyFiles = 50
+
 // readNodeStates reads --node-state; isNode says whether a name is one of the
 // cluster's nodes, and may be nil.
-func (a *app) readNodeStates(ctx context.Context, specs []string, isNode func(string) bool) (*snapshot.Snapshot, error) {
-	states, inputs, err := node.ReadFiles(specs, node.FileOptions{Stdin: a.stdin(ctx), IsNode: isNode})
+func (a *app) readNodeStates(ctx context.Context, specs []string, quiet bool, isNode func(string) bool) (*snapshot.Snapshot, error) {
+	progress := func(files int) {
+		if files%manyFiles == 0 {
+			a.progress(quiet, "reading the nodes' states: %d files ...", files)
+		}
+	}
+	states, inputs, err := node.ReadFiles(specs, node.FileOptions{Stdin: a.stdin(ctx), IsNode: isNode, Progress: progress})
 	if err != nil {
 		return nil, badInput(ctx, err)
 	}
@@ -51,7 +59,7 @@ func (a *app) collectNodeStates(ctx context.Context, f *sourceFlags, s *snapshot
 	if len(f.nodeState) == 0 {
 		return nil
 	}
-	part, err := a.readNodeStates(ctx, f.nodeState, func(name string) bool {
+	part, err := a.readNodeStates(ctx, f.nodeState, f.silent, func(name string) bool {
 		for i := range s.Objects.Nodes {
 			if s.Objects.Nodes[i].Name == name {
 				return true

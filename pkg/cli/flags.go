@@ -27,6 +27,8 @@ type sourceFlags struct {
 	exec      bool
 	nodes     string
 	timeout   time.Duration
+	// silent: no progress is told.
+	silent bool
 }
 
 func (f *sourceFlags) add(fs *pflag.FlagSet) {

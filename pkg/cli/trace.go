@@ -157,7 +157,7 @@ func (a *app) traceState(ctx context.Context, f *traceFlags) (*snapshot.NodeStat
 		}
 		return state, nil
 	}
-	s, err := a.readNodeStates(ctx, f.nodeState, nil)
+	s, err := a.readNodeStates(ctx, f.nodeState, f.out.quiet, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -142,6 +142,7 @@ func (a *app) prepare(f *walkFlags, args []string) (*run, error) {
 
 // walkOnce reads the facts and walks.
 func (a *app) walkOnce(ctx context.Context, f *walkFlags, run *run) (*diagnosis.Report, error) {
+	f.silent = f.quiet
 	done := a.progress(f.quiet, "reading ...")
 	s, err := a.collect(ctx, &f.sourceFlags, scopeOf(run.options))
 	done()

@@ -23,6 +23,9 @@ type FileOptions struct {
 	// nothing about which node it is from, its own name, or its folder's, is
 	// taken if it is a node's.
 	IsNode func(name string) bool
+	// Progress is called after each file with how many were read so far; it may
+	// be nil.
+	Progress func(files int)
 }
 
 const expected = "expected the output of vipwalk node-state, iptables-save, nft list ruleset, ip addr, ip route, sysctl -a or /proc/modules"
@@ -39,6 +42,9 @@ const expected = "expected the output of vipwalk node-state, iptables-save, nft 
 // the file, and the line where there is one.
 func ReadFiles(specs []string, opt FileOptions) (states []*snapshot.NodeState, inputs []snapshot.Input, err error) {
 	r := &fileReader{opt: opt}
+	if len(specs) > 1 || len(specs) == 1 && isFolder(specs[0]) {
+		r.same = newSameTexts()
+	}
 	for _, spec := range specs {
 		if err := r.spec(spec); err != nil {
 			return nil, nil, fmt.Errorf("--node-state %s: %w", spec, err)
@@ -52,6 +58,9 @@ type fileReader struct {
 	stdinRead bool
 	pieces    []piece
 	inputs    []snapshot.Input
+	// same is set where there may be many files.
+	same    *sameTexts
+	numRead int
 }
 
 // piece is one text, with what decides where it goes.
@@ -80,6 +89,12 @@ func splitSpec(spec string) (node, path string) {
 	return node, path
 }
 
+func isFolder(spec string) bool {
+	_, path := splitSpec(spec)
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 func (r *fileReader) spec(spec string) error {
 	node, path := splitSpec(spec)
 	if path == "" {
@@ -93,6 +108,9 @@ func (r *fileReader) spec(spec string) error {
 	case err != nil:
 		return err
 	case info.IsDir():
+		if roots := sosReports(path); len(roots) > 0 {
+			return r.sosReports(node, roots)
+		}
 		return r.folder(node, path)
 	}
 	f, err := r.file(path)
@@ -120,6 +138,12 @@ func (r *fileReader) file(path string) (*stateFile, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if r.numRead++; r.opt.Progress != nil {
+		r.opt.Progress(r.numRead)
+	}
+	if r.same != nil {
+		return r.same.read(path, f)
+	}
 	return readStream(path, f)
 }
 

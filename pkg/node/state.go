@@ -376,8 +376,34 @@ func (p *stateParser) text(head string) (t snapshot.Text, cut bool, err error) {
 
 const cutShort = "the node-state ends inside this text"
 
+// plainContent is content for a text of which no line is escaped, as most are:
+// it is taken as it stands. ok is false where it isn't so simple.
+func (p *stateParser) plainContent() (content string, ok bool) {
+	if p.crlf {
+		return "", false
+	}
+	rest, end := p.rest, textEnd+"\n"
+	if !strings.HasPrefix(rest, end) {
+		at := strings.Index(rest, "\n"+mark)
+		if at < 0 || !strings.HasPrefix(rest[at+1:], end) {
+			return "", false
+		}
+		content = rest[:at+1]
+	}
+	if strings.HasPrefix(content, `\`) || strings.HasPrefix(content, mark) || strings.Contains(content, "\n\\") {
+		return "", false
+	}
+	p.rest = rest[len(content)+len(end):]
+	p.line += strings.Count(content, "\n") + 1
+	p.partial = false
+	return content, true
+}
+
 // content reads a text up to its end.
 func (p *stateParser) content() (content string, cut bool) {
+	if content, ok := p.plainContent(); ok {
+		return content, false
+	}
 	var b strings.Builder
 	for {
 		line, ok := p.next()

@@ -64,11 +64,13 @@ func insert[T any, P interface {
 func (w *world) changed(s *snapshot.Snapshot, o Options) *world {
 	old, now := w.snap.Objects.Pods, s.Objects.Pods
 	if len(old) != len(now) || len(old) > 0 && &old[0] != &now[0] {
-		return newWorld(s, o)
+		w2 := newWorld(s, o)
+		w2.texts = w.texts
+		return w2
 	}
 	w2 := newWorldWithoutPods(s, o)
 	w2.podsByNS, w2.podByName, w2.podsByLabel, w2.podsByIP = w.podsByNS, w.podByName, w.podsByLabel, w.podsByIP
-	w2.views = w.views
+	w2.views, w2.texts = w.views, w.texts
 	if reflect.DeepEqual(w.snap.Objects.NetworkPolicies, s.Objects.NetworkPolicies) {
 		w2.evaluator, w2.kinds, w2.egressByNS = w.evaluator, w.kinds, w.egressByNS
 	}

@@ -123,7 +123,7 @@ func (w *world) view(i int, st *snapshot.NodeState) *nodeView {
 	if v.object != nil {
 		v.sameNodeHints = w.sameNodeHints(v.object)
 	}
-	v.parseRules()
+	v.parseRules(w.texts)
 	v.seen = w.proxySeen(v)
 	v.readCilium()
 	w.views[key] = v
@@ -173,7 +173,7 @@ func (w *world) localByObjects(v *nodeView, a netip.Addr) netfilter.Tri {
 // parseRules reads every text of rules of the node into one ruleset: those of
 // iptables, then those of nft, which come in this order where the kernel's own
 // is not known.
-func (v *nodeView) parseRules() {
+func (v *nodeView) parseRules(texts *parsedTexts) {
 	var parts []*netfilter.Ruleset
 	nft := v.parseNft()
 	kinds := map[netfilter.Family][]snapshot.TextKind{
@@ -195,7 +195,7 @@ func (v *nodeView) parseRules() {
 				parts = append(parts, netfilter.New([]netfilter.Contents{{Whole: true, Family: fam}}))
 				continue
 			}
-			part, problems, err := iptables.Parse(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Saved: true, Skim: skimmed(t)})
+			part, problems, err := texts.iptables(t.Content, iptables.Options{Source: textName(t), Family: fam, Backend: backendOf(t), Saved: true, Skim: skimmed(t)})
 			if err != nil {
 				v.lackRules(fam, fmt.Sprintf("%s: %v", textName(t), err), "")
 				continue

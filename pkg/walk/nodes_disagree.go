@@ -23,7 +23,20 @@ var nodesDisagree = &Check{
 			return
 		}
 		p.Report(p.disagreement(agree, odd))
+		p.oddFirst(odd)
 	},
+}
+
+// oddFirst puts what the odd nodes do with the packets before what the others
+// do, of whom there may be hundreds.
+func (p *Pass) oddFirst(odd []oddNodes) {
+	place := map[string]int{}
+	for i, g := range odd {
+		for _, v := range g.views {
+			place[v.name] = i - len(odd)
+		}
+	}
+	slices.SortStableFunc(p.paths, func(a, b diagnosis.Path) int { return cmp.Compare(place[a.Node], place[b.Node]) })
 }
 
 // oddNodes are nodes that do the same other thing than the objects ask.

@@ -29,6 +29,7 @@ type world struct {
 	nodeByName      map[string]*corev1.Node
 	nodeByAddress   map[netip.Addr]*corev1.Node
 	views           map[string]*nodeView
+	texts           *parsedTexts
 	proxyConf       *proxySeen        // see configured
 	evaluator       *netpol.Evaluator // see policies
 	kinds           *policyKinds      // see policyKinds
@@ -57,6 +58,7 @@ func newWorldWithoutPods(s *snapshot.Snapshot, o Options) *world {
 		nodeByName:      make(map[string]*corev1.Node, len(s.Objects.Nodes)),
 		nodeByAddress:   make(map[netip.Addr]*corev1.Node, len(s.Objects.Nodes)),
 		views:           map[string]*nodeView{},
+		texts:           &parsedTexts{},
 	}
 	for i := range s.Objects.Services {
 		svc := &s.Objects.Services[i]
