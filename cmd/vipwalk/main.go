@@ -7,10 +7,9 @@ import (
 	"os"
 
 	"github.com/vipwalk/vipwalk/pkg/cli"
-	"github.com/vipwalk/vipwalk/pkg/startup"
+	_ "github.com/vipwalk/vipwalk/pkg/startup" // makes the start cheap
 )
 
 func main() {
-	startup.Prepare(os.Getenv)
 	os.Exit(cli.Main(os.Args, cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getenv))
 }

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 )
 
 // mostProblems bounds how many lines are told of.
@@ -17,11 +18,11 @@ const mostProblems = 100
 var (
 	// listHeader is the head of `cilium-dbg service list`, mapHeader that of
 	// `cilium-dbg bpf lb list`.
-	listHeader = regexp.MustCompile(`(?m)^ID\s+Frontend\s+Service Type\s+Backend`)
-	mapHeader  = regexp.MustCompile(`(?m)^SERVICE ADDRESS\s+BACKEND ADDRESS`)
+	listHeader = lazyregexp.New(`(?m)^ID\s+Frontend\s+Service Type\s+Backend`)
+	mapHeader  = lazyregexp.New(`(?m)^SERVICE ADDRESS\s+BACKEND ADDRESS`)
 	// jsonList and jsonMap are how the JSON forms begin.
-	jsonList = regexp.MustCompile(`^\s*\[\s*\{\s*"(spec|status)"\s*:`)
-	jsonMap  = regexp.MustCompile(`^\s*\{\s*"[0-9a-fA-F.:\[\]]+:\d+(/[A-Za-z]+)?(/i)?( \(\d+\))?"\s*:\s*\[`)
+	jsonList = lazyregexp.New(`^\s*\[\s*\{\s*"(spec|status)"\s*:`)
+	jsonMap  = lazyregexp.New(`^\s*\{\s*"[0-9a-fA-F.:\[\]]+:\d+(/[A-Za-z]+)?(/i)?( \(\d+\))?"\s*:\s*\[`)
 )
 
 // Recognise says whether a text begins as one of the forms does.
@@ -139,7 +140,7 @@ func (p *parser) tableBackend(n int, line string, f []string, to *Frontend) {
 
 // mapEntry is one entry of the map of Services: "(REVNAT_ID) (SLOT) [FLAGS]"
 // stand behind the address of the backend, and slot 0 is the frontend itself.
-var mapEntry = regexp.MustCompile(`^(\S+) \(\d+\)(?: \((\d+)\))?(?:\s+\[(.*)\])?$`)
+var mapEntry = lazyregexp.New(`^(\S+) \(\d+\)(?: \((\d+)\))?(?:\s+\[(.*)\])?$`)
 
 // maps reads the rows of `bpf lb list`. The rows of one frontend are in any
 // order; up to 1.13 only the first has its address.

@@ -7,12 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/vipwalk/vipwalk/pkg/lazyregexp"
 	"github.com/vipwalk/vipwalk/pkg/snapshot"
 )
 
@@ -49,7 +49,7 @@ var catFiles = []string{
 	"/" + flowStatsFile, "/proc/sys/kernel/modules_disabled", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/hostname",
 }
 
-var modulesBuiltin = regexp.MustCompile(`^/lib/modules/[0-9][A-Za-z0-9._+~-]{0,127}/modules\.builtin$`)
+var modulesBuiltin = lazyregexp.New(`^/lib/modules/[0-9][A-Za-z0-9._+~-]{0,127}/modules\.builtin$`)
 
 func catFile(name string) bool {
 	return slices.Contains(catFiles, name) || modulesBuiltin.MatchString(name) && path.Clean(name) == name

@@ -22,8 +22,9 @@ const (
 	// it is understood. What is not is refused there, however much more would
 	// come.
 	headSize = 4 << 20
-	// textSize is how much is looked at to say whether it is text.
-	textSize = 1 << 20
+	// textSize is how much is looked at to say whether it is text, and how its
+	// lines end, where it is longer than headSize.
+	textSize = 64 << 10
 	// readSize is how much of a stream is asked for at once.
 	readSize = 1 << 20
 )
@@ -49,7 +50,7 @@ func decodeInput(raw string, look func(head string) error) (string, error) {
 		return "", errEmpty
 	}
 	s := plain(raw)
-	if err := checkText(headOf(s, textSize)); err != nil {
+	if err := checkText(sampleOf(s)); err != nil {
 		return "", err
 	}
 	if len(s) > headSize {
@@ -69,6 +70,15 @@ func headOf(s string, size int) string {
 		return head[:i+1]
 	}
 	return head
+}
+
+// sampleOf is what of a text is looked at to say whether it is text: all of it,
+// but for a long one.
+func sampleOf(s string) string {
+	if len(s) < headSize {
+		return s
+	}
+	return headOf(s, textSize)
 }
 
 // takeIn maps or reads; file is what it mapped.
@@ -144,7 +154,7 @@ func lookAt(head string, look func(head string) error) error {
 		return nil
 	}
 	head = plain(head)
-	if err := checkText(headOf(head, textSize)); err != nil {
+	if err := checkText(sampleOf(head)); err != nil {
 		return err
 	}
 	return look(headOf(head, headSize-1)) // of whole lines
@@ -172,7 +182,7 @@ func fromUTF16(b []byte, order binary.ByteOrder) string {
 }
 
 func newlines(s string) string {
-	if !strings.Contains(s[:min(len(s), headSize)], "\r\n") {
+	if !strings.Contains(sampleOf(s), "\r\n") {
 		return s
 	}
 	return strings.ReplaceAll(s, "\r\n", "\n")

@@ -183,7 +183,7 @@ func parseStates(s string) ([]parsedState, error) {
 			return []parsedState{{NodeState: state}}, err
 		}
 	}
-	if !strings.Contains(headOf(s, headSize), stateHead) {
+	if !strings.Contains(sampleOf(s), stateHead) {
 		return nil, ErrNoState // nothing as long as that comes before it
 	}
 	p := &stateParser{rest: s}

@@ -11,7 +11,7 @@ import (
 // TestFirstCollection: the first collection is put off, the next ones are not.
 func TestFirstCollection(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	startup.Prepare(func(string) string { return "" })
+	startup.PutOff(func(string) string { return "" })
 	if got := percent(); got != 800 {
 		t.Fatalf("the percentage is %d before the first collection", got)
 	}
@@ -35,7 +35,7 @@ func percent() int {
 func TestGOGC(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
-	startup.Prepare(func(string) string { return "50" })
+	startup.PutOff(func(string) string { return "50" })
 	if got := percent(); got != 77 {
 		t.Errorf("the percentage is %d", got)
 	}
