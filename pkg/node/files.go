@@ -108,8 +108,8 @@ func (r *fileReader) spec(spec string) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		if roots := sosReports(path); len(roots) > 0 {
-			return r.sosReports(node, roots)
+		if is, err := r.tree(node, path); is {
+			return err
 		}
 		return r.folder(node, path)
 	}
