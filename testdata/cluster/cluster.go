@@ -85,12 +85,17 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.Client, err = kubernetes.NewForConfig(c.credentials.restConfig(c.Server(), Admin)); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	for _, start := range []func() error{c.startEtcd, c.startAPIServer, c.startControllerManager} {
+	for _, start := range []func() error{c.startEtcd, c.startAPIServer} {
 		if err := start(); err != nil {
 			return err
 		}
 	}
 	if err := c.waitReady(ctx); err != nil {
+		return err
+	}
+	// Not before: it gives up on an API server that is not healthy in ten
+	// seconds, which on a busy machine is too soon.
+	if err := c.startControllerManager(); err != nil {
 		return err
 	}
 	if err := c.addProxyObjects(ctx); err != nil {
