@@ -75,6 +75,7 @@ const (
 	ConntrackStale        Code = "VIP324"
 	SysctlSuspicious      Code = "VIP325"
 	NoRouteToBackend      Code = "VIP326"
+	CNIAgentNotReady      Code = "VIP327"
 	NothingListens        Code = "VIP328"
 	ListensOnLoopbackOnly Code = "VIP329"
 	ProxyNotRunning       Code = "VIP330"
@@ -146,6 +147,7 @@ var Catalogue = []Entry{
 	{ConntrackStale, "ConntrackStale", Error, "tracked connections lead to an address that is no endpoint any more"},
 	{SysctlSuspicious, "SysctlSuspicious", Warning, "a setting of the kernel drops some of the Service's packets"},
 	{NoRouteToBackend, "NoRouteToBackend", Error, "the node's routing has no way to a backend, or one that leads nowhere"},
+	{CNIAgentNotReady, "CNIAgentNotReady", Error, "the network's agent is absent, crashes or is not ready on a node that matters"},
 	{NothingListens, "NothingListens", Error, "nothing in the backend's pod listens on the port"},
 	{ListensOnLoopbackOnly, "ListensOnLoopbackOnly", Error, "the backend listens on the port, and not at the address that packets go to"},
 	{ProxyNotRunning, "ProxyNotRunning", Error, "the node runs no kube-proxy, and no known replacement"},

@@ -18,6 +18,7 @@ var nodeChecks = []*Check{
 	proxyNotRunning,
 	proxyCrashing,
 	proxyReplaced,
+	cniAgentNotReady,
 	proxyModeDiffers,
 	twoIptablesBackends,
 	leftoverProxyMode,
@@ -235,7 +236,7 @@ func (p *Pass) nodeStateMissing() diagnosis.Missing {
 	if node != "" {
 		what, name = "the rules of "+node, node
 	}
-	if r := p.replacedByObjects(); r != nil && len(p.snap.Nodes) == 0 {
+	if r := p.replacedUnseen(); r != nil {
 		w := *r
 		p.agentOf(&w, node)
 		return diagnosis.Missing{What: "how nodes program Services", Why: r.kind.name + " stands in for kube-proxy; its own list of Services was not read", Supply: w.supply(name)}

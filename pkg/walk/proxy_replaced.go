@@ -34,8 +34,10 @@ var proxyReplaced = &Check{
 			}
 			groups[i].views = append(groups[i].views, v)
 		}
-		if r := p.replacedByObjects(); r != nil && len(p.node.views) == 0 {
-			groups = append(groups, replacedNodes{replacement: *r})
+		if len(p.node.views) == 0 {
+			if r := p.replacedByObjects(); r != nil {
+				groups = append(groups, replacedNodes{replacement: *r})
+			}
 		}
 		for _, g := range groups {
 			p.Report(p.replacedFinding(g))
@@ -176,6 +178,14 @@ func (w *world) replacedByObjects() *replacement {
 		return r
 	}
 	return w.replacedByPods("")
+}
+
+// replacedUnseen is replacedByObjects where no node's state was read.
+func (p *Pass) replacedUnseen() *replacement {
+	if len(p.snap.Nodes) > 0 {
+		return nil
+	}
+	return p.replacedByObjects()
 }
 
 // signsOf is what shows a kind on the node itself.

@@ -30,6 +30,7 @@ type world struct {
 	nodeByAddress   map[netip.Addr]*corev1.Node
 	views           map[string]*nodeView
 	texts           *parsedTexts
+	cniPods         [][]*corev1.Pod   // see networkAgents
 	proxyConf       *proxySeen        // see configured
 	evaluator       *netpol.Evaluator // see policies
 	kinds           *policyKinds      // see policyKinds
