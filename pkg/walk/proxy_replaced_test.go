@@ -59,12 +59,18 @@ func withCilium(old, with string) func(*snapshot.Snapshot) {
 	}
 }
 
-// agentPod adds a plugin's agent on worker-1.
+// agentPod adds a plugin's agents: the one of that name on worker-1, and one on
+// worker-2.
 func agentPod(namespace, name, key, value string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
-		pod := readyPod(namespace, name, "172.31.250.11", "worker-1")
-		pod.Labels, pod.Spec.HostNetwork = map[string]string{key: value}, true
-		s.Objects.Pods = append(s.Objects.Pods, pod)
+		for _, node := range []string{"worker-1", "worker-2"} {
+			pod := readyPod(namespace, name, "172.31.250.11", node)
+			if node != "worker-1" {
+				pod.Name += "-b"
+			}
+			pod.Labels, pod.Spec.HostNetwork = map[string]string{key: value}, true
+			s.Objects.Pods = append(s.Objects.Pods, pod)
+		}
 	}
 }
 
