@@ -110,6 +110,7 @@ type indexer struct {
 	problems []Problem
 	unsaid   int // problems beyond mostProblems
 	paste    paste
+	tooLarge bool      // mostPasted
 	parsers  sync.Pool // of *ruleParser
 }
 
@@ -120,6 +121,12 @@ const (
 	mostGarbage = 4 << 20
 	// mostProblems bounds the problems that are told one by one.
 	mostProblems = 1000
+	// After so many more, lines that don't begin as iptables' own are not looked
+	// at.
+	mostUnsaid = 100_000
+	// mostPasted bounds a text that is not plainly iptables-save's: each of its
+	// rules takes memory.
+	mostPasted = 64 << 20
 	// longestLine is that of a line that may be a rule. The kernel takes no
 	// rule as long as that.
 	longestLine = 1 << 20
@@ -152,6 +159,10 @@ func (x *indexer) index() {
 		at = end + 1
 		if at > mostGarbage && len(x.tables) == 0 {
 			break // nothing will come of it
+		}
+		if at > mostPasted && len(x.tables) > 0 {
+			x.tooLarge = true
+			return
 		}
 	}
 	x.rejoin()

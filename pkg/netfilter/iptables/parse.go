@@ -73,6 +73,9 @@ func Parse(text string, opt Options) (*netfilter.Ruleset, []Problem, error) {
 	opt.Whole = opt.Whole || opt.Saved && ShowsAll(text)
 	x := newIndexer(text, opt)
 	x.index()
+	if x.tooLarge {
+		return nil, nil, fmt.Errorf("read %s: %w", named(opt.Source), ErrTooLarge)
+	}
 	if len(x.tables) == 0 {
 		return nil, x.problems, fmt.Errorf("read %s: %w", named(opt.Source), ErrNoTable)
 	}

@@ -123,6 +123,10 @@ func (x *indexer) newChain(s string, at, line int) {
 
 // other reads a line that doesn't begin as one of iptables' own.
 func (x *indexer) other(s string, at, line int) {
+	if x.unsaid > mostUnsaid {
+		x.unsaid++ // it has ceased to be worth a closer look
+		return
+	}
 	if len(s) > longestLine {
 		if strings.Contains(s, `\n`) && escaped(s) {
 			x.unescape(s, at, line)

@@ -16,8 +16,9 @@ var (
 	ErrNotUnderstood = errors.New("not understood")
 	// ErrBinary: the text holds bytes that no iptables-save writes.
 	ErrBinary = errors.New("binary input")
-	// ErrTooLarge: the text is larger than the 4 GiB that Parse can index.
-	ErrTooLarge = errors.New("the input is larger than 4 GiB")
+	// ErrTooLarge: the text is larger than 4 GiB, or larger than 64 MiB and not
+	// as iptables-save prints it.
+	ErrTooLarge = errors.New("the input is larger than the 4 GiB that are read of an iptables-save, or the 64 MiB of anything else: give it as iptables-save prints it")
 )
 
 // ProblemKind says what a Problem is about.
