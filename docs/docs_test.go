@@ -10,7 +10,7 @@ import (
 
 func TestSchemasAreJSON(t *testing.T) {
 	files, err := fs.Glob(FS, "schema/*.json")
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 3 {
 		t.Fatalf("schemas %v, %v", files, err)
 	}
 	for _, f := range files {

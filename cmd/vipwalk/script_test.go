@@ -127,7 +127,7 @@ func keepsToSchema(ts *testscript.TestScript, out string) {
 	if json.Unmarshal([]byte(out), &head) != nil {
 		return
 	}
-	name, ok := map[string]string{"WalkReport": "walkreport", "TraceReport": "tracereport"}[head.Kind]
+	name, ok := map[string]string{"WalkReport": "walkreport", "TraceReport": "tracereport", "Inventory": "inventory"}[head.Kind]
 	if !ok {
 		return
 	}

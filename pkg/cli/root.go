@@ -14,13 +14,14 @@ import (
 
 // laterCommands are in the interface and not in this version. They are told
 // apart from Services of the same name, which are given as svc/NAME.
-var laterCommands = []string{"policy", "inventory", "diff"}
+var laterCommands = []string{"policy", "diff"}
 
 func (a *app) rootCommand() *cobra.Command {
 	root := a.walkCommand()
 	root.AddCommand(
 		a.traceCommand(),
 		a.captureCommand(),
+		a.inventoryCommand(),
 		a.nodeStateCommand(),
 		a.explainCommand(),
 		a.demoCommand(),

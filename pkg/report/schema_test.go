@@ -118,6 +118,7 @@ func TestSchemaHasTheFieldsOfTheTypes(t *testing.T) {
 	for name, typ := range map[string]reflect.Type{
 		"walkreport":  reflect.TypeFor[diagnosis.Report](),
 		"tracereport": reflect.TypeFor[diagnosis.TraceReport](),
+		"inventory":   reflect.TypeFor[diagnosis.Inventory](),
 	} {
 		root := ordered(t, schemaText(t, name))
 		compareType(t, name, typ, root, root)
