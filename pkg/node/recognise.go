@@ -246,12 +246,17 @@ func (r *recogniser) insideNft(i int, line string) bool {
 		(line[0] == '\t' || line[0] == ' ' || line[0] == '}')
 }
 
+// insideListing says whether a line goes on with what iptables -S prints.
+func (r *recogniser) insideListing(i int, line string) bool {
+	return r.cur != nil && r.cur.tool == toolListing && r.cur.to == i && strings.HasPrefix(line, "-A ") && !strings.Contains(line, `\n`)
+}
+
 func (r *recogniser) line(i int, line string) {
 	if r.inTable && line != "" && (line[0] == '-' || line[0] == ':') {
 		r.extend(i) // a rule or a chain, as most lines are
 		return
 	}
-	if r.insideNft(i, line) {
+	if r.insideNft(i, line) || r.insideListing(i, line) {
 		r.extend(i)
 		return
 	}
