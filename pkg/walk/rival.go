@@ -190,6 +190,8 @@ func (pr *probe) unlike(other *probe) netfilter.Outcome {
 var decidedByRules = []diagnosis.Code{
 	diagnosis.VIPNotProgrammed, diagnosis.StaleBackend, diagnosis.BackendMissing, diagnosis.RejectedAsEmpty, diagnosis.WrongBackendPort,
 	diagnosis.UnevenOdds, diagnosis.MasqueradeMissing, diagnosis.DroppedAfterDNAT, diagnosis.FirewallChainDrops,
+	// Connections that the stale one of the two made.
+	diagnosis.ConntrackStale,
 }
 
 // hookedServices says whether a chain of services is led to by a hook of its
