@@ -38,6 +38,9 @@ func writeJSON(w io.Writer, v any) error {
 // obey (C1 controls, bidirectional overrides), as JSON's own escapes. The text
 // means the same. YAML's parser refuses some of them outright.
 func escapeJSON(text []byte) []byte {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
+		return text // the usual case; a large report need not be copied
+	}
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
 		switch {
